@@ -115,10 +115,10 @@ def checked(folder: Path) -> dict[str, list[Said]]:
     if done.returncode > 1 or not done.stdout:
         raise SystemExit(f"exit {done.returncode} from flatout check in {folder}\n{done.stderr[-2000:]}")
     by_file: dict[str, list[Said]] = {}
-    for one in json.loads(done.stdout)["findings"]:
-        if one["code"] not in NO_PROBLEM:
-            where = one["location"]
-            said = Said(one["code"], where["line"], one["severity"], one["cause"])
+    for finding in json.loads(done.stdout)["findings"]:
+        if finding["code"] not in NO_PROBLEM:
+            where = finding["location"]
+            said = Said(finding["code"], where["line"], finding["severity"], finding["cause"])
             by_file.setdefault(Path(where["file"]).as_posix(), []).append(said)
     return by_file
 

@@ -98,12 +98,12 @@ def main() -> int:
             list(commands),
             o.rounds,
             lambda name, _: timed(commands[name], Path(scratch)),
-            lambda one: f"{one.wall_s:.2f} s, {one.cpu_s:.2f} s of processors",
+            lambda command: f"{command.wall_s:.2f} s, {command.cpu_s:.2f} s of processors",
         )
 
     counts = {"flatout": len(chosen), "flatout, few": len(few), "torchfix, few": len(few)}
-    walls = {name: estimate([one.wall_s for one in runs]) for name, runs in took.items()}
-    processors = {name: estimate([one.cpu_s for one in runs]) for name, runs in took.items()}
+    walls = {name: estimate([run.wall_s for run in runs]) for name, runs in took.items()}
+    processors = {name: estimate([run.cpu_s for run in runs]) for name, runs in took.items()}
     # The quickest round is what the tool needs; the others are what else the machine had to do.
     missed = []
     if walls["flatout"].smallest >= LIMIT_S:

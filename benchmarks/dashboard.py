@@ -216,21 +216,21 @@ def costs(timings: dict[str, list[Measured]]) -> Costs:
     us = {arm: [one.us_per_step for one in ones] for arm, ones in timings.items()}
     cpu_us = {arm: [one.cpu_us_per_step for one in ones] for arm, ones in timings.items()}
     others = [arm for arm in timings if arm != "run"]
-    cores = {arm: [one.core_percent for one in timings[arm] if one.core_percent is not None] for arm in others}
+    cores = {arm: [timing.core_percent for timing in timings[arm] if timing.core_percent is not None] for arm in others}
     # Without a client nothing is judged.
-    served = [one for arm in others if ARMS[arm] for one in timings[arm]]
+    served = [timing for arm in others if ARMS[arm] for timing in timings[arm]]
     return Costs(
         us_per_step={arm: statistics.median(values) for arm, values in us.items()},
         added_percent={arm: added_percent(us[arm], us["run"]) for arm in others},
         added_cpu_percent={arm: added_percent(cpu_us[arm], cpu_us["run"]) for arm in others},
         core_percent={arm: estimate(values) for arm, values in cores.items()},
         clients_core_percent={
-            arm: statistics.median(one.clients_core_percent or 0.0 for one in timings[arm]) for arm in others
+            arm: statistics.median(timing.clients_core_percent or 0.0 for timing in timings[arm]) for arm in others
         },
         start_cpu_s=statistics.median(one.start_cpu_s for one in served if one.start_cpu_s is not None),
         end_cpu_s=statistics.median(one.end_cpu_s for one in served if one.end_cpu_s is not None),
         rss_mb=max(one.rss_mb for one in served if one.rss_mb is not None),
-        events={arm: sum(one.events for one in timings[arm]) for arm in others},
+        events={arm: sum(timing.events for timing in timings[arm]) for arm in others},
         rounds=len(us["run"]),
     )
 

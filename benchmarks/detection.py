@@ -171,7 +171,7 @@ def page(outcomes: Sequence[Outcome], peers: Sequence[str] = ()) -> str:
             table(_FAMILIES, [*families, _family("all", total)]),
             "\n".join(f"- {sentence}" for sentence in sentences) + "\n",
             *([table(_PEERS, [_peer(peer, outcomes) for peer in peers])] if peers else []),
-            table([*_HEAD, *peers], [row(one) for one in outcomes]),
+            table([*_HEAD, *peers], [row(outcome) for outcome in outcomes]),
         ]
     )
 
@@ -239,7 +239,7 @@ def _write(device: str, outcomes: Sequence[Outcome], o: argparse.Namespace) -> P
         "score": score(outcomes),
         "missed": missed(score(outcomes)),
         "peers": {peer: verdicts.tally(peer, outcomes) for peer in o.peers},
-        "scripts": [plain(one) for one in outcomes],
+        "scripts": [plain(outcome) for outcome in outcomes],
     }
     name = f"detection-{device}" if o.corpus == CORPUS else f"detection-{device}-{o.corpus.name}"
     return write(name, data, page(outcomes, o.peers), o.results)

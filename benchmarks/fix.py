@@ -48,7 +48,7 @@ def fixed(script: Path, words: list[str], here: Path, options: argparse.Namespac
     record: dict[str, Any] = json.loads(out.read_text())
     trials = [one for folder in (here / ".flatout" / "fix").iterdir() for one in spent(folder)]
     print(each(trials), by_kind(trials, record["took_s"]), sep="\n", file=sys.stderr, flush=True)
-    return {**record, "spent": [asdict(one) for one in trials]}
+    return {**record, "spent": [asdict(trial) for trial in trials]}
 
 
 def _words(name: str, size: str, data: Path, steps: int, out: Path) -> list[str]:

@@ -138,8 +138,8 @@ class Searched:
 
 def planted(names: Sequence[str]) -> RunReport:
     """A run with a finding for each of these remedies."""
-    codes = {one.remedy: one for one in problems() if one.remedy}
-    codes |= {name: one for one in problems() for name in names if one.code in known()[name].answers}
+    codes = {problem.remedy: problem for problem in problems() if problem.remedy}
+    codes |= {name: problem for problem in problems() for name in names if problem.code in known()[name].answers}
     is_on_gpu = _LAUNCHING in names
     gain = None if is_on_gpu else Gain(1.2, 1.2, 1.2, verbatim("given"))
     planted_cause = verbatim("planted")

@@ -115,17 +115,17 @@ def main() -> int:
         "batch_size": (f"batch_size={o.sizes}", (script, "--sample-ms", "0", "--start-ms", "20")),
     }
     outcomes = [compare(*case, o.steps, o.repeats) for name, case in cases.items() if o.only in (None, name)]
-    missed = [one.knob for one in outcomes if one.quality < LEAST_QUALITY or one.time_share > MOST_TIME]
+    missed = [outcome.knob for outcome in outcomes if outcome.quality < LEAST_QUALITY or outcome.time_share > MOST_TIME]
     rows = [
         [
-            one.knob,
-            one.found,
-            one.best,
-            f"{one.quality:.1%}",
-            f"{one.search_trials} of {one.values}",
-            f"{one.time_share:.0%}",
+            outcome.knob,
+            outcome.found,
+            outcome.best,
+            f"{outcome.quality:.1%}",
+            f"{outcome.search_trials} of {outcome.values}",
+            f"{outcome.time_share:.0%}",
         ]
-        for one in outcomes
+        for outcome in outcomes
     ]
     page = results.table(["knob", "found", "the grid's best", "speed of it", "trials", "trial time"], rows)
     page += f"\nBars: at least {LEAST_QUALITY:.0%} of the grid's speed in at most {MOST_TIME:.0%} of its trial time."

@@ -120,7 +120,7 @@ def families(verdict: str, hints: bool = True) -> set[str]:
 
 def tally(peer: str, outcomes: Sequence[Outcome]) -> Tally:
     """Over the scripts that it was asked about."""
-    asked = [(one.script, dict(one.peers)[peer]) for one in outcomes if peer in dict(one.peers)]
+    asked = [(outcome.script, dict(outcome.peers)[peer]) for outcome in outcomes if peer in dict(outcome.peers)]
     # Any code of a script names the same cause.
     right = [bool(families(v) & {code[:2] for code in s.codes}) for s, v in asked if not s.is_control]
     alarms = [bool(families(v, hints=False)) for s, v in asked if s.is_control]

@@ -140,15 +140,15 @@ def rates(planted: dict[str, Any], repaired: dict[str, Any]) -> tuple[float | No
 
 def score(outcomes: Sequence[Outcome]) -> Score:
     """Controls count for quietness alone; a run that failed counts as a miss."""
-    problems = [one for one in outcomes if not one.script.is_control]
-    controls = [one for one in outcomes if one.script.is_control]
+    problems = [outcome for outcome in outcomes if not outcome.script.is_control]
+    controls = [outcome for outcome in outcomes if outcome.script.is_control]
     return Score(
-        top1=_share(problems, lambda one: one.place == 1),
-        top3=_share(problems, lambda one: one.place is not None and one.place <= 3),
-        lines=_share(problems, lambda one: one.line_right),
-        gains=_share(problems, lambda one: one.gain_right),
-        quiet=_share(controls, lambda one: not one.alarms and one.failure is None),
-        failures=sum(one.failure is not None for one in outcomes),
+        top1=_share(problems, lambda problem: problem.place == 1),
+        top3=_share(problems, lambda problem: problem.place is not None and problem.place <= 3),
+        lines=_share(problems, lambda problem: problem.line_right),
+        gains=_share(problems, lambda problem: problem.gain_right),
+        quiet=_share(controls, lambda control: not control.alarms and control.failure is None),
+        failures=sum(outcome.failure is not None for outcome in outcomes),
     )
 
 
@@ -159,8 +159,8 @@ def _share(outcomes: Sequence[Outcome], judge: Callable[[Outcome], bool | None])
 
 def by_family(outcomes: Sequence[Outcome]) -> dict[str, Score]:
     """The scores of the families that occur, in the order of their codes."""
-    families = sorted({one.script.family for one in outcomes}, key=lambda name: (name == "control", name))
-    return {name: score([one for one in outcomes if one.script.family == name]) for name in families}
+    families = sorted({outcome.script.family for outcome in outcomes}, key=lambda name: (name == "control", name))
+    return {name: score([outcome for outcome in outcomes if outcome.script.family == name]) for name in families}
 
 
 # What must be reached, as shares.

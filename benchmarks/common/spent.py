@@ -63,26 +63,26 @@ def _spent(trial: dict[str, Any]) -> Spent:
 def each(trials: Sequence[Spent]) -> str:
     rows = [
         [
-            one.arm,
-            ", ".join(f"{name}={value}" for name, value in one.remedies.items()) or "–",
-            one.ending + (f" ({english(one.why)})" if one.why else ""),
-            str(one.steps),
-            "–" if one.step_ms is None else f"{one.step_ms:.4g}",
-            f"{one.start_s:.1f}",
-            f"{one.wall_s:.1f}",
-            "; ".join(f"{name} {why}" for name, why in one.states.items()),
+            trial.arm,
+            ", ".join(f"{name}={value}" for name, value in trial.remedies.items()) or "–",
+            trial.ending + (f" ({english(trial.why)})" if trial.why else ""),
+            str(trial.steps),
+            "–" if trial.step_ms is None else f"{trial.step_ms:.4g}",
+            f"{trial.start_s:.1f}",
+            f"{trial.wall_s:.1f}",
+            "; ".join(f"{name} {why}" for name, why in trial.states.items()),
         ]
-        for one in trials
+        for trial in trials
     ]
     return table(["trial", "remedies", "ending", "steps", "ms a step", "start s", "all s", "not in force"], rows)
 
 
 def by_kind(trials: Sequence[Spent], took_s: float) -> str:
-    kinds = list(dict.fromkeys(one.kind for one in trials))
-    own = {kind: [one for one in trials if one.kind == kind] for kind in kinds}
+    kinds = list(dict.fromkeys(trial.kind for trial in trials))
+    own = {kind: [trial for trial in trials if trial.kind == kind] for kind in kinds}
     rows = [
         [kind, str(len(some)), f"{sum(one.start_s for one in some):.0f}", f"{sum(one.wall_s for one in some):.0f}"]
         for kind, some in own.items()
     ]
-    rows.append([_BETWEEN, "", "", f"{took_s - sum(one.wall_s for one in trials):.0f}"])
+    rows.append([_BETWEEN, "", "", f"{took_s - sum(trial.wall_s for trial in trials):.0f}"])
     return table(["kind", "trials", "of it starts, s", "seconds"], rows)

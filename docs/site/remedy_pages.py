@@ -47,8 +47,11 @@ def _page(remedy: Remedy) -> str:
     rows = [
         ("class", f"**{remedy.safety}**: {_PROMISES[remedy.safety]}"),
         ("value", escaped(remedy.value.words)),
-        ("answers", ", ".join(f"[{one.code}](../../problems/{one.code.lower()}.md)" for one in answers) or "–"),
-        ("excludes", ", ".join(_named(one) for one in remedy.conflicts) or "–"),
+        (
+            "answers",
+            ", ".join(f"[{answer.code}](../../problems/{answer.code.lower()}.md)" for answer in answers) or "–",
+        ),
+        ("excludes", ", ".join(_named(conflict) for conflict in remedy.conflicts) or "–"),
     ]
     return "\n\n".join(
         [

@@ -18,5 +18,5 @@ def filled(markdown: str) -> str:
 def changes(workload: str) -> str:
     """Every change with its class, from the file that the benchmark itself reads."""
     text = (ROOT / "benchmarks" / "experts" / workload / "changes.toml").read_text(encoding="utf-8")
-    rows = [(one["class"], escaped(one["what"]), escaped(one["replaces"])) for one in tomllib.loads(text)["change"]]
+    rows = [(load["class"], escaped(load["what"]), escaped(load["replaces"])) for load in tomllib.loads(text)["change"]]
     return table(("class", "change", "instead of"), rows)

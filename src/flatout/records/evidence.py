@@ -37,7 +37,7 @@ class Configured:
     call: dict[str, str] | None = None
 
     def setting(self, name: str) -> Setting | None:
-        return next((one for one in self.settings if one.name == name), None)
+        return next((setting for setting in self.settings if setting.name == name), None)
 
 
 # What the batches consist of: values wider than they need to be, and padding.

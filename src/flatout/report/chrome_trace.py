@@ -62,14 +62,14 @@ def _events(trace: Trace) -> Iterator[dict[str, Any]]:
         for number, (track, lane, at) in enumerate(lanes, start=1):
             yield _metadata("thread_name", pid, number, {"name": track.name if at == 1 else f"{track.name} ({at})"})
             yield _metadata("thread_sort_index", pid, number, {"sort_index": number})
-            for one in lane:
-                yield from _of_slice(one, track.kind, pid, number, shift_us)
+            for drawn in lane:
+                yield from _of_slice(drawn, track.kind, pid, number, shift_us)
         for counter in process.counters:
             yield from _of_counter(counter, pid, shift_us)
 
 
 def _moments(process: TracedProcess) -> Iterator[float]:
-    yield from (one.start_us for track in process.tracks for one in track.slices)
+    yield from (slice_.start_us for track in process.tracks for slice_ in track.slices)
     yield from (counter.t_us[0] for counter in process.counters if counter.t_us)
 
 
@@ -91,54 +91,58 @@ def _lanes(track: Track, shift_us: float) -> list[list[_Drawn]]:
 
     Some do where a script pauses in two threads at once.
     """
-    drawn = sorted((_in_ns(one, shift_us) for one in track.slices), key=lambda one: (one.start_ns, -one.end_ns))
+    slices = sorted(
+        (_in_ns(slice_, shift_us) for slice_ in track.slices), key=lambda drawn: (drawn.start_ns, -drawn.end_ns)
+    )
     lanes: list[list[_Drawn]] = [[]]
     open_until: list[list[int]] = [[]]
     # Those that have parts of their own lie beside each other only.
-    may_nest = not any(one.parts for one in track.slices)
-    for number, one in enumerate(drawn):
+    may_nest = not any(slice_.parts for slice_ in track.slices)
+    for number, drawn in enumerate(slices):
         # Two that follow each other by two clocks may overlap by less than anyone sees.
-        if number + 1 < len(drawn) and 0 < one.end_ns - drawn[number + 1].start_ns <= _UNSEEN_NS:
-            one = replace(one, end_ns=max(one.start_ns, drawn[number + 1].start_ns))
-        lane = next((lane for lane, ends in enumerate(open_until) if _fits(one, ends, may_nest)), len(lanes))
+        if number + 1 < len(slices) and 0 < drawn.end_ns - slices[number + 1].start_ns <= _UNSEEN_NS:
+            drawn = replace(drawn, end_ns=max(drawn.start_ns, slices[number + 1].start_ns))
+        lane = next((lane for lane, ends in enumerate(open_until) if _fits(drawn, ends, may_nest)), len(lanes))
         if lane == len(lanes):
             lanes.append([])
             open_until.append([])
-        lanes[lane].append(one)
-        open_until[lane].append(one.end_ns)
+        lanes[lane].append(drawn)
+        open_until[lane].append(drawn.end_ns)
     return lanes
 
 
-def _fits(one: _Drawn, open_until: list[int], may_nest: bool) -> bool:
+def _fits(drawn: _Drawn, open_until: list[int], may_nest: bool) -> bool:
     """Within what is open, or after it. What has ended by then is forgotten."""
-    while open_until and open_until[-1] <= one.start_ns:
+    while open_until and open_until[-1] <= drawn.start_ns:
         open_until.pop()
-    return not open_until or (may_nest and one.end_ns <= open_until[-1])
+    return not open_until or (may_nest and drawn.end_ns <= open_until[-1])
 
 
-def _in_ns(one: Slice, shift_us: float) -> _Drawn:
+def _in_ns(slice_: Slice, shift_us: float) -> _Drawn:
     # Rounded at both ends: a part must not reach beyond its whole, nor a slice into the next.
-    start_ns, end_ns = (round((moment + shift_us) * 1e3) for moment in (one.start_us, one.start_us + one.length_us))
-    return _Drawn(one, start_ns, end_ns)
+    start_ns, end_ns = (
+        round((moment + shift_us) * 1e3) for moment in (slice_.start_us, slice_.start_us + slice_.length_us)
+    )
+    return _Drawn(slice_, start_ns, end_ns)
 
 
 def _of_slice(drawn: _Drawn, kind: str, pid: int, tid: int, shift_us: float) -> Iterator[dict[str, Any]]:
-    one = drawn.slice
+    slice_ = drawn.slice
     event: dict[str, Any] = {
         "ph": "X",
-        "name": one.name,
+        "name": slice_.name,
         "cat": kind,
         "pid": pid,
         "tid": tid,
         "ts": drawn.start_ns / 1e3,
         "dur": (drawn.end_ns - drawn.start_ns) / 1e3,
     }
-    if one.name in _COLOURS:
-        event["cname"] = _COLOURS[one.name]
-    if one.facts:
-        event["args"] = one.facts
+    if slice_.name in _COLOURS:
+        event["cname"] = _COLOURS[slice_.name]
+    if slice_.facts:
+        event["args"] = slice_.facts
     yield event
-    for part in one.parts:
+    for part in slice_.parts:
         inner = _in_ns(part, shift_us)
         if inner.start_ns < drawn.end_ns:
             inner = replace(inner, end_ns=min(inner.end_ns, drawn.end_ns))

@@ -38,14 +38,14 @@ def render(compared: Compared, *, width: int, color: bool, unicode: bool, quiet:
     """The whole page; with `quiet` the verdicts alone."""
     drawn_width, width = width, width if unicode else width - _LONGER_IN_ASCII
     lines: list[Text] = []
-    for one in compared.comparisons:
-        lines += wrap_sentence(_word(one.judgement), one.sentence, width, _STYLE[one.judgement])
+    for comparison in compared.comparisons:
+        lines += wrap_sentence(_word(comparison.judgement), comparison.sentence, width, _STYLE[comparison.judgement])
     if not quiet:
         parts = [lines, list(_speeds(compared, width))]
-        for one in compared.comparisons:
-            title = _title(one, width) if len(compared.comparisons) > 1 else ()
-            parts += [list(part) for part in (title, _phases(one), _settings(one, width))]
-            parts += [list(_findings(one, width)), list(_notices(one, width))]
+        for comparison in compared.comparisons:
+            title = _title(comparison, width) if len(compared.comparisons) > 1 else ()
+            parts += [list(part) for part in (title, _phases(comparison), _settings(comparison, width))]
+            parts += [list(_findings(comparison, width)), list(_notices(comparison, width))]
         lines = separate_parts(parts)
     if compared.gate is not None:
         lines += [Text(), *_gate(compared, width)] if not quiet else _gate(compared, width)
@@ -56,14 +56,14 @@ def _word(judgement: str) -> str:
     return {"no sure difference": "UNCLEAR", "not measured": "NO RATE"}.get(judgement, judgement.upper())
 
 
-def _title(one: Comparison, width: int) -> Iterator[Text]:
-    names = [shorten(arm.name, (width - 4) // 2) for arm in (one.before, one.after)]
+def _title(comparison: Comparison, width: int) -> Iterator[Text]:
+    names = [shorten(arm.name, (width - 4) // 2) for arm in (comparison.before, comparison.after)]
     yield Text(f" {' → '.join(names)}", "bold underline")
 
 
 def _speeds(compared: Compared, width: int) -> Iterator[Text]:
     arms: list[tuple[Arm, MeasuredGain | None]] = [(compared.baseline, None)]
-    arms += [(one.after, one.gain) for one in compared.comparisons]
+    arms += [(comparison.after, comparison.gain) for comparison in compared.comparisons]
     columns = [list(column) for column in zip(_HEAD, *(_speed(arm, gain) for arm, gain in arms), strict=True)]
     for name in _DISPENSABLE:
         if _left_for_names(columns, width) < min(_SHORTEST_NAME, _widest(columns[0])):
@@ -75,10 +75,12 @@ def _speeds(compared: Compared, width: int) -> Iterator[Text]:
     aligned += [[word.rjust(_widest(column)) for word in column] for column in columns[1:-1]]
     for number, row in enumerate(zip(*aligned, columns[-1], strict=True)):
         yield Text(" " + "  ".join(row), "bold" if number == 0 else "")
-    for one in compared.comparisons:
-        if one.ordinary_gain is not None:
-            words = f"without pauses and other rare long steps: {with_interval(one.ordinary_gain, 3)}"
-            name = shorten(one.after.name, max(8, width - len(words) - 2)) if len(compared.comparisons) > 1 else ""
+    for comparison in compared.comparisons:
+        if comparison.ordinary_gain is not None:
+            words = f"without pauses and other rare long steps: {with_interval(comparison.ordinary_gain, 3)}"
+            name = (
+                shorten(comparison.after.name, max(8, width - len(words) - 2)) if len(compared.comparisons) > 1 else ""
+            )
             lines = textwrap.wrap(f"{name} {words}".strip(), max(20, width - 1), break_on_hyphens=False)
             yield from (Text(f" {line}", "dim") for line in lines)
 
@@ -106,12 +108,12 @@ def _or_absent(value: float | None) -> str:
     return "–" if value is None else figure(value)
 
 
-def _phases(one: Comparison) -> Iterator[Text]:
+def _phases(comparison: Comparison) -> Iterator[Text]:
     """Of a step; of a sample where batches differ in size, since then steps do not compare."""
-    shown = [change for change in one.phases if max(change.share) >= _SMALL]
+    shown = [change for change in comparison.phases if max(change.share) >= _SMALL]
     if not shown:
         return
-    by_sample = not one.same_batch and all(change.us_per_sample is not None for change in shown)
+    by_sample = not comparison.same_batch and all(change.us_per_sample is not None for change in shown)
     what = "Where the time per sample goes" if by_sample else "Where the step time goes"
     rows = [_phase(change, by_sample) for change in shown]
     widths = [max(len(row[at]) for row in rows) for at in range(3)]
@@ -132,12 +134,12 @@ def _phase(change: PhaseChange, by_sample: bool) -> tuple[str, str, str]:
     return words[0], words[1], f"{'+' if difference > 0 else '-'}{milliseconds(abs(difference))}"
 
 
-def _settings(one: Comparison, width: int) -> Iterator[Text]:
+def _settings(comparison: Comparison, width: int) -> Iterator[Text]:
     yield Text(" Different settings", "bold")
-    if not one.settings:
+    if not comparison.settings:
         yield add_label("", Text("none recorded"))
     last = ""
-    for change in one.settings:
+    for change in comparison.settings:
         label, last = ("" if change.group == last else change.group), change.group
         if len(label) > LABEL:
             yield Text(f" {shorten(label, width - 1)}", "bold")
@@ -157,13 +159,13 @@ def _value(value: object) -> str:
     return shorten(words, _LONGEST_VALUE)
 
 
-def _findings(one: Comparison, width: int) -> Iterator[Text]:
-    if one.gone or one.new or one.stayed:
+def _findings(comparison: Comparison, width: int) -> Iterator[Text]:
+    if comparison.gone or comparison.new or comparison.stayed:
         yield Text(" Findings", "bold")
     kinds: Sequence[tuple[str, Sequence[Finding], str]] = (
-        ("gone", one.gone, "green"),
-        ("new", one.new, "red"),
-        ("in both", one.stayed, ""),
+        ("gone", comparison.gone, "green"),
+        ("new", comparison.new, "red"),
+        ("in both", comparison.stayed, ""),
     )
     for label, found, style in kinds:
         for number, finding in enumerate(found):
@@ -175,8 +177,8 @@ def _finding(finding: Finding) -> str:
     return f"{finding.code} {finding.title}{place}"
 
 
-def _notices(one: Comparison, width: int) -> Iterator[Text]:
-    for number, notice in enumerate(one.notices):
+def _notices(comparison: Comparison, width: int) -> Iterator[Text]:
+    for number, notice in enumerate(comparison.notices):
         yield from wrap_sentence("Note" if number == 0 else "", notice, width)
 
 

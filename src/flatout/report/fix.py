@@ -37,13 +37,19 @@ def render_plan(plan: Plan, *, width: int, color: bool, unicode: bool) -> str:
     lines: list[Text] = []
     if plan.remedies:
         lines.append(Text(" Remedies to try, in this order", "bold"))
-        for one in plan.remedies:
+        for planned in plan.remedies:
             lines += wrap_sentence(
-                one.priority, f"{remedy_with_value(one)} ({one.safety}, {_prediction(one)}): {english(one.why)}", width
+                planned.priority,
+                f"{remedy_with_value(planned)} ({planned.safety}, {_prediction(planned)}): {english(planned.why)}",
+                width,
             )
     else:
         lines.append(Text(" No remedy applies to this run: nothing to try."))
-    left = [line for one in plan.left_out for line in wrap_sentence("", f"{one.id}: {english(one.why)}", width)]
+    left = [
+        line
+        for left_out in plan.left_out
+        for line in wrap_sentence("", f"{left_out.id}: {english(left_out.why)}", width)
+    ]
     parts = [lines, [Text(" Not tried", "bold"), *left] if left else []]
     return draw_lines(separate_parts(parts), width, color, unicode)
 
@@ -67,23 +73,23 @@ def _table(tried: Sequence[Tried], width: int) -> Iterator[Text]:
         return
     rows = [
         (
-            remedy_with_value(one.planned),
-            one.planned.safety,
-            f"×{one.planned.predicted.mid:.2f}" if one.planned.predicted is not None else "–",
-            gain_with_bounds(one.gain) if one.gain is not None else "–",
-            f"kept ({one.priority} impact)" if one.state == "kept" else one.outcome,
+            remedy_with_value(attempt.planned),
+            attempt.planned.safety,
+            f"×{attempt.planned.predicted.mid:.2f}" if attempt.planned.predicted is not None else "–",
+            gain_with_bounds(attempt.gain) if attempt.gain is not None else "–",
+            f"kept ({attempt.priority} impact)" if attempt.state == "kept" else attempt.outcome,
         )
-        for one in tried
+        for attempt in tried
     ]
     widths = [max(len(row[at]) for row in (_COLUMNS, *rows)) for at in range(len(_COLUMNS))]
     yield Text(" " + "  ".join(word.ljust(room) for word, room in zip(_COLUMNS, widths, strict=True)), "bold")
-    for row, one in zip(rows, tried, strict=True):
+    for row, attempt in zip(rows, tried, strict=True):
         words = "  ".join(clean(word).ljust(room) for word, room in zip(row[:-1], widths, strict=False))
-        yield Text.assemble(" ", words, "  ", (row[-1], _STYLE.get(one.state, "")))
-        if one.state not in ("kept", "outdone", "neutral"):
-            yield from wrap_sentence("", one.why, width)
-        elif one.together:
-            yield from wrap_sentence("", f"together with {', '.join(one.together)}", width)
+        yield Text.assemble(" ", words, "  ", (row[-1], _STYLE.get(attempt.state, "")))
+        if attempt.state not in ("kept", "outdone", "neutral"):
+            yield from wrap_sentence("", attempt.why, width)
+        elif attempt.together:
+            yield from wrap_sentence("", f"together with {', '.join(attempt.together)}", width)
 
 
 def _quality(fix: Fix, width: int) -> Iterator[Text]:
@@ -94,7 +100,7 @@ def _quality(fix: Fix, width: int) -> Iterator[Text]:
 
 def quality_sentences(quality: Quality) -> list[str]:
     """What is known of the results, a sentence each."""
-    words = [english(one.sentence) for one in (quality.identity, quality.envelope) if one is not None]
+    words = [english(verdict.sentence) for verdict in (quality.identity, quality.envelope) if verdict is not None]
     if (metric := quality.metric) is not None:
         doubt = "not verified: " if metric.verdict == "not verified" else ""
         words.append(f"your metric: {doubt}{english(metric.sentence)}")
@@ -107,19 +113,19 @@ def _why(fix: Fix, width: int, verbose: bool) -> Iterator[Text]:
     for notice in fix.notices:
         yield from wrap_sentence("", notice, width)
     if verbose:
-        for one in fix.left_out:
-            yield from wrap_sentence("", f"{one.id} was not tried: {english(one.why)}", width)
+        for left_out in fix.left_out:
+            yield from wrap_sentence("", f"{left_out.id} was not tried: {english(left_out.why)}", width)
 
 
-def remedy_with_value(one: Planned) -> str:
-    if isinstance(one.value, dict):
-        inside = ",".join(f"{name}={value}" for name, value in one.value.items())
-        return f"{one.id}={inside}" if inside else one.id
-    return one.id if one.value is True else f"{one.id}={one.value}"
+def remedy_with_value(planned: Planned) -> str:
+    if isinstance(planned.value, dict):
+        inside = ",".join(f"{name}={value}" for name, value in planned.value.items())
+        return f"{planned.id}={inside}" if inside else planned.id
+    return planned.id if planned.value is True else f"{planned.id}={planned.value}"
 
 
-def _prediction(one: Planned) -> str:
-    gain = one.predicted
+def _prediction(planned: Planned) -> str:
+    gain = planned.predicted
     return f"predicted ×{gain.mid:.2f}" if gain is not None else "no prediction"
 
 

@@ -76,14 +76,13 @@ def _judged(label: str, wanted: float, free: float | None, fit: bool | None) -> 
 
 def _cache(verdict: MemoryVerdict) -> str:
     plan, wanted = verdict.plan, verdict.need
-    one = wanted.cache_bytes / wanted.caches
+    each_bytes = wanted.cache_bytes / wanted.caches
     if plan.cache_is_shared:
-        words = f"{_bytes(one)}, one for the host"
+        words = f"{_bytes(each_bytes)}, one for the host"
     else:
         ranks = f" × {plan.ranks} ranks" if plan.ranks > 1 else ""
-        words = (
-            f"{_bytes(one)} × {max(1, plan.workers)} workers{ranks} = {_bytes(wanted.cache_bytes)}: one in each worker"
-        )
+        total = _bytes(wanted.cache_bytes)
+        words = f"{_bytes(each_bytes)} × {max(1, plan.workers)} workers{ranks} = {total}: one in each worker"
     if verdict.cache is not None:
         view = verdict.cache
         words += (

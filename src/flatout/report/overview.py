@@ -20,8 +20,8 @@ def next_command(report: RunReport) -> str:
     """A fix that flatout can try by itself comes first, then one it can write, then what to read about it."""
     if not report.run.steps:
         return "flatout doctor"
-    applied = {one.id for one in report.remedies if one.state == "applied"}
-    if any(one.remedy is not None and one.remedy not in applied for one in report.findings):
+    applied = {remedy.id for remedy in report.remedies if remedy.state == "applied"}
+    if any(finding.remedy is not None and finding.remedy not in applied for finding in report.findings):
         return f"flatout fix {shlex.join(report.run.argv)}"
     for finding in report.findings:
         if finding.fix is not None and "--unsafe-fixes" not in finding.fix:
@@ -36,7 +36,7 @@ def next_after_fix(fix: Fix, profile: str = "flatout.toml") -> str:
     command = shlex.join(fix.command)
     if fix.profile:
         return f"flatout run --with {profile} {command}"
-    if any(one.state == "not measured" for one in fix.tried):
+    if any(attempt.state == "not measured" for attempt in fix.tried):
         return f"flatout fix --budget {_LONGER} {command}"
     if any(left_out.forbidden_class == "numeric" for left_out in fix.left_out):
         return f"flatout fix --allow numeric {command}"

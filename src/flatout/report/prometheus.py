@@ -56,10 +56,12 @@ def exposition(figures: LiveFigures | None, tick: Tick | None, info: Labels) -> 
     found = [_Value("flatout_info", 1.0, info), *_of_run(figures), *_of_tick(tick)]
     lines: list[str] = []
     for name, words in _HELP.items():
-        values = [one for one in found if one.name == name and one.value is not None and math.isfinite(one.value)]
+        values = [
+            value for value in found if value.name == name and value.value is not None and math.isfinite(value.value)
+        ]
         if values:
             lines += [f"# HELP {name} {words}", f"# TYPE {name} {'counter' if name in _COUNTERS else 'gauge'}"]
-            lines += [f"{name}{_labels(one.labels)} {one.value!r}" for one in values]
+            lines += [f"{name}{_labels(value.labels)} {value.value!r}" for value in values]
     return "\n".join(lines) + "\n"
 
 
@@ -90,8 +92,10 @@ def _of_tick(tick: Tick | None) -> Iterator[_Value]:
     for role in dict.fromkeys(process.role for process in tick.processes):
         mine = [process for process in tick.processes if process.role == role]
         yield _Value("flatout_processes", float(len(mine)), {"role": role})
-        yield _Value("flatout_process_cpu_cores", _sum([one.cpu_share for one in mine]), {"role": role})
-        yield _Value("flatout_process_resident_memory_bytes", _sum([one.rss_bytes for one in mine]), {"role": role})
+        yield _Value("flatout_process_cpu_cores", _sum([process.cpu_share for process in mine]), {"role": role})
+        yield _Value(
+            "flatout_process_resident_memory_bytes", _sum([process.rss_bytes for process in mine]), {"role": role}
+        )
 
 
 def _of_gpus(reading: GpuReading) -> Iterator[_Value]:

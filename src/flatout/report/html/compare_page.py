@@ -71,7 +71,12 @@ def compare_page(compared: Compared) -> Page:
 
 def _axis(compared: Compared) -> tuple[Callable[[float], float], list[tuple[float, str]]]:
     """A logarithmic axis that holds every interval, and 1 in any case."""
-    gains = [gain for one in compared.comparisons for gain in (one.gain, one.ordinary_gain) if gain is not None]
+    gains = [
+        gain
+        for comparison in compared.comparisons
+        for gain in (comparison.gain, comparison.ordinary_gain)
+        if gain is not None
+    ]
     low = min([0.95, *(max(gain.low, 1e-3) for gain in gains)]) * 0.97
     high = max([1.05, *(gain.high for gain in gains)]) * 1.03
 
@@ -82,7 +87,7 @@ def _axis(compared: Compared) -> tuple[Callable[[float], float], list[tuple[floa
     ticks = [tick for tick in _TICKS if low < tick < high]
     # Words need room: of close neighbours only those that stand apart.
     shown: list[tuple[float, str]] = []
-    for tick in sorted(ticks, key=lambda one: one != 1.0):
+    for tick in sorted(ticks, key=lambda gain: gain != 1.0):
         if all(abs(at(tick) - place) > 7 for place, _ in shown):
             shown.append((at(tick), f"×{tick:g}"))
     return at, sorted(shown)

@@ -48,7 +48,7 @@ def phase_bar(report: RunReport, name: str = "bar", length: float = 1.0) -> Bar:
     blocks = [Block(0.0, _short(100 * length), 0, "whole", text.milliseconds(step_ms), _detail("step", 1.0, step_ms))]
     at = 0.0
     rows = 2
-    for phase in (one for one in PHASES if report.phases.get(one, PhaseShare(0, 0)).share > 0):
+    for phase in (name for name in PHASES if report.phases.get(name, PhaseShare(0, 0)).share > 0):
         share = report.phases[phase]
         width = 100 * share.share * length
         label = f"{phase} {text.percent(share.share)}" if width >= _WORDS_FROM else ""
@@ -65,7 +65,7 @@ def phase_bar(report: RunReport, name: str = "bar", length: float = 1.0) -> Bar:
 def _lines(costs: Sequence[LineCost], phase: str, at: float, room: float, length: float) -> list[Block]:
     blocks = []
     end = at + room
-    for cost in (one for one in costs if one.phase == phase and one.share >= _LEAST_LINE):
+    for cost in (line_cost for line_cost in costs if line_cost.phase == phase and line_cost.share >= _LEAST_LINE):
         width = min(100 * cost.share * length, end - at)
         if width <= 0:
             break
@@ -174,12 +174,12 @@ def chart_data(timeline: Timeline | None) -> dict[str, Any]:
 
 
 def _chart(name: str, unit: str, curves: Curves, limit: float | None) -> dict[str, Any]:
-    names = [one for one in PHASES if one in curves.values] if name == "phases" else list(curves.values)
+    names = [phase for phase in PHASES if phase in curves.values] if name == "phases" else list(curves.values)
     return {
         "name": name,
         "unit": unit,
         "stacked": name in _STACKED,
         "limit": limit,
         "t_s": curves.t_s,
-        "series": [{"name": one, "values": curves.values[one]} for one in names],
+        "series": [{"name": curve, "values": curves.values[curve]} for curve in names],
     }

@@ -105,17 +105,17 @@ def _interval(gain: MeasuredGain) -> dict[str, object]:
 
 
 def _line(fix: Fix, number: int) -> TriedLine:
-    one = fix.tried[number]
-    gain, predicted = one.gain, one.planned.predicted
+    attempt = fix.tried[number]
+    gain, predicted = attempt.gain, attempt.planned.predicted
     return TriedLine(
-        name=remedy_with_value(one.planned),
-        safety=one.planned.safety,
-        title=one.planned.title,
+        name=remedy_with_value(attempt.planned),
+        safety=attempt.planned.safety,
+        title=attempt.planned.title,
         predicted="–" if predicted is None else f"×{predicted.mid:.2f}",
         measured="–" if gain is None else text.with_interval(gain),
-        state=one.outcome.replace(" ", "_"),
-        why=one.why,
-        identity=None if one.identity is None else show(one.identity.sentence),
+        state=attempt.outcome.replace(" ", "_"),
+        why=attempt.why,
+        identity=None if attempt.identity is None else show(attempt.identity.sentence),
     )
 
 
@@ -137,8 +137,8 @@ def _ceiling(fix: Fix) -> Iterator[Rate]:
 def _quality(fix: Fix) -> Iterator[tuple[str, str, Markup]]:
     """What was looked at, what came out, and the sentence about it."""
     found = fix.quality
-    if (one := found.identity) is not None:
-        yield "quality_identity", _key(one.verdict), show(one.sentence)
+    if (identity := found.identity) is not None:
+        yield "quality_identity", _key(identity.verdict), show(identity.sentence)
     if (loss := found.envelope) is not None:
         yield "quality_envelope", _key(loss.verdict), show(loss.sentence)
     if (metric := found.metric) is not None:

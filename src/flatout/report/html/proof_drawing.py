@@ -84,19 +84,19 @@ class Losses:
 
 def draw_gains(fix: Fix) -> Gains | None:
     """Every remedy that was tried, on one logarithmic axis."""
-    mids = [one.gain.mid for one in fix.tried if one.gain is not None]
-    mids += [one.planned.predicted.mid for one in fix.tried if one.planned.predicted is not None]
+    mids = [attempt.gain.mid for attempt in fix.tried if attempt.gain is not None]
+    mids += [attempt.planned.predicted.mid for attempt in fix.tried if attempt.planned.predicted is not None]
     if not fix.tried:
         return None
-    high = max(1.3, min(max((_high(one) for one in fix.tried), default=1.3), _MOST * max(mids, default=1.0)))
-    low = min(0.9, max(min((_low(one) for one in fix.tried), default=0.9), _LEAST * min([1.0, *mids])))
+    high = max(1.3, min(max((_high(attempt) for attempt in fix.tried), default=1.3), _MOST * max(mids, default=1.0)))
+    low = min(0.9, max(min((_low(attempt) for attempt in fix.tried), default=0.9), _LEAST * min([1.0, *mids])))
 
     def at(value: float) -> float:
         place = (math.log(value) - math.log(low)) / (math.log(high) - math.log(low))
         return round(100 * min(1.0, max(0.0, place)), 2)
 
-    ticks = tuple((at(one), f"×{one:g}") for one in _TICKS if low * 1.02 < one < high * 0.98)
-    return Gains(at(1.0), ticks, tuple(_interval(one, at) for one in fix.tried))
+    ticks = tuple((at(tick), f"×{tick:g}") for tick in _TICKS if low * 1.02 < tick < high * 0.98)
+    return Gains(at(1.0), ticks, tuple(_interval(attempt, at) for attempt in fix.tried))
 
 
 def _low(tried: Tried) -> float:
@@ -212,9 +212,9 @@ def draw_losses(fix: Fix, trials: Sequence[Trial]) -> Losses | None:
     curves = [*bare, *with_profile]
     if not bare:
         return None
-    steps = min(len(one) for one in curves)
+    steps = min(len(curve) for curve in curves)
     size = max(1, -(-steps // _POINTS))
-    thinned = [_thinned(one[:steps], size) for one in curves]
+    thinned = [_thinned(curve[:steps], size) for curve in curves]
     values = sorted(value for curve in thinned for value in curve if value is not None)
     if not values:
         return None

@@ -95,7 +95,9 @@ def run_context(material: RunMaterial) -> dict[str, Any]:
         "tables": run_tables(report, timeline, shown),
         "settings": material.settings,
         "checks": _grouped(material.checks),
-        "remedies": [_Remedied(one.id, one.safety, one.state, remedy_outcome(one)) for one in report.remedies],
+        "remedies": [
+            _Remedied(remedy.id, remedy.safety, remedy.state, remedy_outcome(remedy)) for remedy in report.remedies
+        ],
         "unmeasured": unmeasured_names(report, timeline),
         "source": report.source if report.source is not None and report.source.not_measured else None,
         "notices": report.notices,
@@ -145,7 +147,11 @@ def shown_command(argv: tuple[str, ...]) -> str:
 
 def _phases(report: RunReport) -> list[PhaseLine]:
     known = [(name, report.phases[name]) for name in PHASES if name in report.phases]
-    return [PhaseLine(name, text.percent(one.share), text.milliseconds(one.ms)) for name, one in known if one.share > 0]
+    return [
+        PhaseLine(name, text.percent(phase.share), text.milliseconds(phase.ms))
+        for name, phase in known
+        if phase.share > 0
+    ]
 
 
 def _costs(costs: tuple[LineCost, ...]) -> list[ShownLine]:

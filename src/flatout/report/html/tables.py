@@ -51,8 +51,13 @@ def run_tables(report: RunReport, timeline: Timeline | None, shown: Shown) -> li
 
 def _syncs(report: RunReport, shown: Shown) -> Table:
     rows = [
-        (shown(one.location), one.op, text.figure(one.per_step), _NONE if one.ms is None else text.milliseconds(one.ms))
-        for one in report.syncs[:_MOST]
+        (
+            shown(sync.location),
+            sync.op,
+            text.figure(sync.per_step),
+            _NONE if sync.ms is None else text.milliseconds(sync.ms),
+        )
+        for sync in report.syncs[:_MOST]
     ]
     return Table("syncs", (_PLACE, _KIND, Column("per_step"), Column("time_a_step")), tuple(rows))
 
@@ -61,24 +66,24 @@ def _copies(report: RunReport, shown: Shown) -> Table:
     columns = (_PLACE, Column("per_step"), Column("time_a_step"), Column("size"), Column("pinned"), Column("async"))
     rows = [
         (
-            shown(one.location),
-            text.figure(one.per_step),
-            text.milliseconds(one.ms),
-            text.gibibytes(one.bytes_per_step)
-            if one.bytes_per_step >= 1 << 20
-            else f"{one.bytes_per_step / 1024:.0f} KiB",
-            text.percent(one.pinned_share),
-            text.percent(one.non_blocking_share),
+            shown(copy_site.location),
+            text.figure(copy_site.per_step),
+            text.milliseconds(copy_site.ms),
+            text.gibibytes(copy_site.bytes_per_step)
+            if copy_site.bytes_per_step >= 1 << 20
+            else f"{copy_site.bytes_per_step / 1024:.0f} KiB",
+            text.percent(copy_site.pinned_share),
+            text.percent(copy_site.non_blocking_share),
         )
-        for one in report.copies[:_MOST]
+        for copy_site in report.copies[:_MOST]
     ]
     return Table("copies", columns, tuple(rows))
 
 
 def _pauses(report: RunReport, shown: Shown) -> Table:
     rows = [
-        (shown(one.location), one.op, f"{one.count:,}", _seconds(one.total_s), _seconds(one.max_s))
-        for one in report.pauses[:_MOST]
+        (shown(pause.location), pause.op, f"{pause.count:,}", _seconds(pause.total_s), _seconds(pause.max_s))
+        for pause in report.pauses[:_MOST]
     ]
     return Table("pauses", (_PLACE, _KIND, Column("times"), Column("in_all"), Column("longest")), tuple(rows))
 
@@ -87,17 +92,17 @@ def _loaders(report: RunReport) -> Table:
     names = ("loader", "workers", "samples", "fetch", "collate", "slowest_batch", "busy", "batches_ready", "start_up")
     rows = [
         (
-            str(one.loader),
-            str(one.workers),
-            f"{one.samples:,}",
-            text.milliseconds(one.fetch_ms_per_sample),
-            text.milliseconds(one.collate_ms_per_sample),
-            text.milliseconds(one.slowest_batch_ms),
-            _NONE if one.busy_share is None else text.percent(one.busy_share),
-            _NONE if one.queue_depth is None else f"{one.queue_depth:.1f}",
-            _NONE if one.startup_s is None else text.duration(one.startup_s),
+            str(worker.loader),
+            str(worker.workers),
+            f"{worker.samples:,}",
+            text.milliseconds(worker.fetch_ms_per_sample),
+            text.milliseconds(worker.collate_ms_per_sample),
+            text.milliseconds(worker.slowest_batch_ms),
+            _NONE if worker.busy_share is None else text.percent(worker.busy_share),
+            _NONE if worker.queue_depth is None else f"{worker.queue_depth:.1f}",
+            _NONE if worker.startup_s is None else text.duration(worker.startup_s),
         )
-        for one in report.workers[:_MOST]
+        for worker in report.workers[:_MOST]
     ]
     return Table("loaders", tuple(Column(name) for name in names), tuple(rows))
 
@@ -106,15 +111,15 @@ def _stages(report: RunReport) -> Table:
     names = ("parameters", "forward", "backward", "share", "if_twice", "if_free")
     rows = [
         (
-            one.name,
-            f"{one.parameters:,}",
-            text.milliseconds(one.forward_ms),
-            _NONE if one.backward_ms is None else text.milliseconds(one.backward_ms),
-            _NONE if one.share is None else text.percent(one.share),
-            _ratio(one.if_twice),
-            _ratio(one.if_free),
+            stage.name,
+            f"{stage.parameters:,}",
+            text.milliseconds(stage.forward_ms),
+            _NONE if stage.backward_ms is None else text.milliseconds(stage.backward_ms),
+            _NONE if stage.share is None else text.percent(stage.share),
+            _ratio(stage.if_twice),
+            _ratio(stage.if_free),
         )
-        for one in report.stages or ()
+        for stage in report.stages or ()
     ]
     return Table("stages", (Column("stage", number=False, code=True), *(Column(name) for name in names)), tuple(rows))
 
@@ -124,14 +129,14 @@ def _ranks(report: RunReport) -> Table:
     names = ("steps", "time_a_step", "samples_per_s", "wait_a_step")
     rows = [
         (
-            _NONE if one.rank is None else str(one.rank),
-            one.host or _NONE,
-            f"{one.steps:,}",
-            _NONE if one.step_ms is None else text.milliseconds(one.step_ms),
-            _NONE if one.samples_per_s is None else text.figure(one.samples_per_s),
-            text.milliseconds(one.phase_ms.get("data", 0.0)),
+            _NONE if rank.rank is None else str(rank.rank),
+            rank.host or _NONE,
+            f"{rank.steps:,}",
+            _NONE if rank.step_ms is None else text.milliseconds(rank.step_ms),
+            _NONE if rank.samples_per_s is None else text.figure(rank.samples_per_s),
+            text.milliseconds(rank.phase_ms.get("data", 0.0)),
         )
-        for one in report.ranks
+        for rank in report.ranks
     ]
     columns = (Column("rank", number=False), Column("host", number=False), *(Column(name) for name in names))
     return Table("ranks", columns, tuple(rows) if len(rows) > 1 else ())
@@ -144,15 +149,15 @@ def _processes(timeline: Timeline | None) -> Table:
 
 
 def _process_rows(timeline: Timeline) -> Iterator[tuple[str, ...]]:
-    for one in timeline.processes:
+    for process in timeline.processes:
         yield (
-            str(one.pid),
-            say(f"chart_series_{one.role}"),
-            _NONE if one.cpu_cores is None else f"{one.cpu_cores:.2f}",
-            _NONE if one.memory_peak_bytes is None else text.gibibytes(one.memory_peak_bytes),
-            _NONE if one.read_bytes_per_s is None else f"{text.gibibytes(one.read_bytes_per_s)}/s",
-            _NONE if one.threads is None else f"{one.threads:.0f}",
-            f"{one.first_s:.0f} – {one.last_s:.0f} s",
+            str(process.pid),
+            say(f"chart_series_{process.role}"),
+            _NONE if process.cpu_cores is None else f"{process.cpu_cores:.2f}",
+            _NONE if process.memory_peak_bytes is None else text.gibibytes(process.memory_peak_bytes),
+            _NONE if process.read_bytes_per_s is None else f"{text.gibibytes(process.read_bytes_per_s)}/s",
+            _NONE if process.threads is None else f"{process.threads:.0f}",
+            f"{process.first_s:.0f} – {process.last_s:.0f} s",
         )
     if timeline.more_processes:
         yield (f"+ {timeline.more_processes:,}", *[_NONE] * 6)
