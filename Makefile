@@ -43,13 +43,13 @@ quick: setup
 	@$(PY) -c "import torch; assert torch.__version__.split('+')[0] == '$(TORCH)', f'expected torch $(TORCH), found {torch.__version__}: rm -r $(VENV)'"
 	@$(PY) -m flatout --version
 
-# Every process of the tests inherits the mark, by which the last ones find what was left behind.
+# Two tests at once have a core each, and torch one thread. Every process of the tests inherits the mark, by which the last ones find what was left behind.
 test: export TESTS_OF := $(shell date +%s%N)
 test: export TESTS_OF_BEFORE := $(VENV)/.before-tests.json
 test: quick browser
 	@$(PY) tests/last/before.py $(TESTS_OF_BEFORE)
 	@$(PY) -m pytest -m "timing and not variant" $$(grep -rl --include='test_*.py' mark.timing tests)
-	@$(PY) -m pytest -m "not timing and not variant" -n 2 --dist worksteal
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -m "not timing and not variant" -n 2 --dist worksteal
 	@$(PY) -m pytest tests/last
 
 lint: setup

@@ -247,6 +247,7 @@ def test_a_resumed_run_ends_as_the_unbroken_one(script: ModuleType, before: Run,
     assert json.loads((out / "losses.json").read_text()) == before.losses[6:]
 
 
+@pytest.mark.variant  # the expert's form is a benchmark's
 def test_the_experts_lossless_form_has_the_same_losses_and_metrics(before: Run, lossless: Run) -> None:
     assert lossless.losses == before.losses
     ours, theirs = (torch.load(run.out / "last.pt", weights_only=True) for run in (before, lossless))
@@ -256,6 +257,7 @@ def test_the_experts_lossless_form_has_the_same_losses_and_metrics(before: Run, 
     assert lossless.ended.final["steps"] == STEPS
 
 
+@pytest.mark.variant  # the expert's form is a benchmark's
 def test_the_expert_renders_four_cameras_a_step_and_resumes_the_projects_checkpoint(before: Run, data: Path) -> None:
     out = data.parent / "training"
     ended = expert("avatar_splat", *flags(data, out, resume=before.out / "step_000006.pt", steps=10))

@@ -284,6 +284,7 @@ def test_a_resumed_run_goes_on_as_if_unbroken(before: Counts, here: Path, main: 
     assert ended.final == final(before.said)
 
 
+@pytest.mark.variant  # the expert's form is a benchmark's
 def test_the_lossless_expert_gives_the_same_losses_without_waiting(before: Counts, expert: Counts) -> None:
     train, val = expert.loaders
 
@@ -297,6 +298,7 @@ def test_the_lossless_expert_gives_the_same_losses_without_waiting(before: Count
     assert expert.iterators.count(train) == 1
 
 
+@pytest.mark.variant  # the expert's form is a benchmark's
 def test_the_training_expert_has_four_times_the_batch(
     before: Counts, here: Path, expert_main: Main, flags: Any
 ) -> None:

@@ -321,6 +321,7 @@ def test_the_readme_opens_with_its_story() -> None:
 # The expert's form.
 
 
+@pytest.mark.variant  # the expert's form is a benchmark's
 def test_the_expert_without_other_numbers_learns_the_same_bit_for_bit(
     counts: dict[str, Any], by_expert: Ended, again: Ended, here: Path
 ) -> None:
@@ -329,6 +330,7 @@ def test_the_expert_without_other_numbers_learns_the_same_bit_for_bit(
     assert by_expert.final == again.final
 
 
+@pytest.mark.variant  # the expert's form is a benchmark's
 def test_the_expert_s_checkpoint_is_the_project_s(by_expert: Ended, again: Ended, here: Path) -> None:
     import torch
 
@@ -363,6 +365,7 @@ def test_the_expert_chooses_within_what_is_allowed(
     assert opt.numeric == (allow != "lossless") and opt.num_workers >= 1
 
 
+@pytest.mark.variant  # the expert's form is a benchmark's
 def test_the_expert_with_everything_allowed_trains_in_pieces(
     counts: dict[str, Any],
     project: Callable[[str], ModuleType],

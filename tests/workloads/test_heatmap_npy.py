@@ -229,6 +229,7 @@ def test_the_run_ends_with_its_figures_and_learns(place: Path, whole: Ended) -> 
     assert 0 < whole.final["error_px"] < 32
 
 
+@pytest.mark.variant  # the expert's form is a benchmark's
 def test_expert_without_loss_is_the_same_training_bit_for_bit(place: Path, whole: Ended) -> None:
     ended = expert(NAME, *_flags(place, "expert", STEPS), "--allow", "lossless")
     assert ended.code == 0, ended.err
