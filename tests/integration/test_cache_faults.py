@@ -33,7 +33,9 @@ class Slow(Dataset):
     name = sys.argv[1]
     def __init__(self): self.run = sys.argv[1]
     def __len__(self): return 64
-    def __getitem__(self, index): return torch.full((int(sys.argv[5]),), index % 256, dtype=torch.uint8), index
+    def __getitem__(self, index):
+        time.sleep(2e-4)
+        return torch.full((int(sys.argv[5]),), index % 256, dtype=torch.uint8), index
 
 if __name__ == "__main__":
     workers, epochs = int(sys.argv[2]), int(sys.argv[3])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from flatout.feed.cache.shared import release_all
 
 
 class Squares(data.Dataset[Any]):
-    """Counts its readings, which nothing in it depends on."""
+    """Counts its readings, which nothing in it depends on. A reading takes long enough to be worth keeping."""
 
     def __init__(self, length: int = 30, scale: int = 1) -> None:
         self.length = length
@@ -30,6 +31,7 @@ class Squares(data.Dataset[Any]):
         if not 0 <= index < self.length:
             raise IndexError(index)
         self.readings.append(index)
+        time.sleep(1e-4)
         return torch.full((50,), index * index * self.scale), f"sample {index}"
 
 
