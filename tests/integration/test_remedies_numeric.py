@@ -109,6 +109,7 @@ def test_fp16_is_scaled_clipped_accumulated_and_saved(watch: Watch, script: Path
     assert remedy["state"] == "applied", remedy
 
 
+@pytest.mark.variant
 @pytest.mark.slow
 def test_compiling_is_worth_it_or_undone(watch: Watch, script: Path, bare: dict[str, Any], tmp_path: Path) -> None:
     longer = tmp_path / "train.py"

@@ -7,44 +7,50 @@ imported the compiler it cannot trace anything: the methods are called as they a
 
 from __future__ import annotations
 
-import functools
 import sys
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 from typing import Any
 
+# By module, what is run in it at the end of its import: it replaces the decorators by which torch imports its compiler.
+# Run there, it counts as torch's code where flatout tells a script's lines from a library's.
+_COMMON = """
+import functools as _functools, sys as _sys
 
-def _is_compiler_there() -> bool:
-    return hasattr(sys.modules.get("torch._dynamo"), "graph_break")
+def _is_compiler_there():
+    return hasattr(_sys.modules.get("torch._dynamo"), "graph_break")
+"""
+_REPLACED = {
+    "torch._compile": """
+_always_disable = _disable_dynamo
 
-
-def _disable_dynamo(original: Any, fn: Any = None, recursive: bool = True) -> Any:
+def _disable_dynamo(fn=None, recursive=True):
     if fn is None:
-        return functools.partial(_disable_dynamo, original, recursive=recursive)
-    disabled = original(fn, recursive)
+        return _functools.partial(_disable_dynamo, recursive=recursive)
+    disabled = _always_disable(fn, recursive)
 
-    @functools.wraps(fn)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    @_functools.wraps(fn)
+    def call(*args, **kwargs):
         return (disabled if _is_compiler_there() else fn)(*args, **kwargs)
 
     return call
+""",
+    "torch.optim.optimizer": """
+_always_break = _use_grad_for_differentiable
 
+def _use_grad_for_differentiable(step):
+    breaking = _always_break(step)
 
-def _use_grad_for_differentiable(original: Any, step: Any) -> Any:
-    use_grad = original(step)
-
-    @functools.wraps(step)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    @_functools.wraps(step)
+    def call(*args, **kwargs):
         if _is_compiler_there():
-            return use_grad(*args, **kwargs)
-        with sys.modules["torch"].set_grad_enabled(args[0].defaults["differentiable"]):
+            return breaking(*args, **kwargs)
+        with torch.set_grad_enabled(args[0].defaults["differentiable"]):
             return step(*args, **kwargs)
 
     return call
-
-
-# Decorators by which torch imports its compiler, and what stands before them.
-_REPLACED = {"torch._compile": _disable_dynamo, "torch.optim.optimizer": _use_grad_for_differentiable}
+""",
+}
 
 
 class _Finder:
@@ -60,9 +66,7 @@ class _Finder:
 class _Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
-        replacement = _REPLACED[module.__name__]
-        name = replacement.__name__
-        setattr(module, name, functools.partial(replacement, getattr(module, name)))
+        exec(compile(_COMMON + _REPLACED[module.__name__], self.path, "exec"), vars(module))
 
 
 sys.meta_path.insert(0, _Finder())

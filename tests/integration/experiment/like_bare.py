@@ -99,7 +99,8 @@ CHANGING: dict[str, Callable[[str, str], Any]] = {
     "rmtree": lambda p, q: shutil.rmtree(p),
     "copy": lambda p, q: shutil.copy(p, q),
     "copytree": copied,
-    "chmod": lambda p, q: os.chmod(p, 0o640),
+    # Folders can still be entered by who is not root.
+    "chmod": lambda p, q: os.chmod(p, 0o750),
     "truncate": lambda p, q: os.truncate(p, 1),
     "open in folder": lambda p, q: in_folder(q, lambda d: os.close(os.open(p, os.O_WRONLY | os.O_CREAT, dir_fd=d))),
     "unlink in folder": lambda p, q: in_folder(q, lambda d: os.unlink(p, dir_fd=d)),

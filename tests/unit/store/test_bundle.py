@@ -212,8 +212,9 @@ def test_a_flipped_byte_is_found(run: StoredRun, tmp_path: Path) -> None:
             found: Contents | None = look_through(io.BytesIO(hurt), "x.tgz")
         except FlatoutError:
             continue
-        # A few bits mean nothing: of gzip's own header, and after the end of the stream in its last byte.
-        assert found is not None and (at < 10 or (at == len(data) - 9 and gzip.decompress(hurt) == whole))
+        # A few bits mean nothing: of gzip's own header, after the end of the stream in its last byte, and which of many
+        # equal bytes are repeated.
+        assert found is not None and (at < 10 or gzip.decompress(hurt) == whole)
 
 
 @pytest.mark.parametrize(
