@@ -14,6 +14,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.quiet import pytest_runtest_makereport, pytest_runtest_setup  # noqa: F401
+
 # Every Python process of the tests begins as tests/startup/sitecustomize.py says.
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(Path(__file__).parent / "startup"), *filter(None, [os.environ.get("PYTHONPATH")])]

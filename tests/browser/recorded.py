@@ -52,7 +52,7 @@ def whole_run(root: Path, argv: tuple[str, ...] = ("train.py",), function: str =
     process.end()
     lines = making.lines(pid=100)
     lines.text("line", {"id": 1, "file": str(script), "line": 6, "function": function})
-    lines.append(body("line", 1, wire.FORWARD, 400, 4.0))
+    lines.append(body("line", 1, wire.FORWARD, 400, 4.0, 2, 0, 0))
     lines.end()
     _telemetry(making)
     stored = making.stored(environment={"cpus": 8, "memory_bytes": 64 << 30, "host": "box"})

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from flatout.dashboard.run_list import key_of
-from flatout.words.problems import problem_words
+from flatout.words.render import problem_words
 from tests.browser.conftest import UNTRANSLATED, Browser
 from tests.browser.recorded import whole_run
 from tests.dashboard import serving
+from tests.unit.diagnose.test_machine import made
 
 
 @pytest.mark.parametrize("width", [360, 1200])
@@ -42,3 +43,22 @@ def test_findings_are_told_in_chinese_and_back_in_english(browser: Browser, tmp_
     assert again == english and "批次" not in english
     assert sentence.startswith("The GPU waits for data for 50%") and spoken.startswith("GPU 等待数据的时间占每步的 50%")
     assert room <= width and browser.console() == []
+
+
+def test_what_the_step_is_spent_on_and_who_disturbs_the_run_are_told(browser: Browser, tmp_path: Path) -> None:
+    stored = made(tmp_path / "runs", {"busy_s": 2.0, "own_s": 0.8}, {(100, 100): (0.59, 0.41)}, lines=True)
+
+    with serving(tmp_path / "runs") as server:
+        browser.driver.get(server.url)
+        browser.until(lambda: "token" not in browser.driver.current_url, "the address without its token")
+        browser.driver.get(f"http://127.0.0.1:{server.port}/run/{key_of(stored.path)}")
+        browser.until(lambda: browser.text("#disturbed"), "the disturbed machine")
+        english = browser.text("#disturbed"), browser.text("#parts")
+        browser.click("#language")
+        chinese, untranslated = (browser.text("#disturbed"), browser.text("#parts")), browser.run(UNTRANSLATED)
+        browser.click("#language")
+
+    assert (
+        english[0].startswith("DISTURBED Other processes had 1.2 cores of 2") and "no processor free 41%" in english[1]
+    )
+    assert chinese[0].startswith("受干扰 其他进程") and "没有空闲处理器 41%" in chinese[1] and untranslated == []

@@ -25,7 +25,7 @@ def test_a_million_steps(browser: Browser, tmp_path: Path) -> None:
 
     # Processor time: what others do on the machine meanwhile is not ours.
     began_s = time.process_time()
-    html = run_html(run.path)
+    html = run_html(run.path, "en")
     made_s = time.process_time() - began_s
     file.write_text(html, encoding="utf-8")
     browser.open(file)

@@ -24,6 +24,8 @@ from flatout.records.report import (
 )
 
 HERE = Location("train.py", 10)
+# Of a run that computes for less than it should.
+UNHEALTHY = Verdict("balanced", False, verbatim("Bound."))
 
 
 @dataclass(frozen=True, slots=True)

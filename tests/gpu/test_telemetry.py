@@ -94,6 +94,13 @@ def test_own_memory_is_the_childs(busy: tuple[int, str]) -> None:
     assert others, "a process without GPU work is watched all the same"
 
 
+def test_another_process_on_the_gpu_is_counted(busy: tuple[int, str]) -> None:
+    torch.empty(1 << 20, device="cuda")
+    own = gpu_samples(sampled(busy[0])[0])[-1]
+
+    assert own.own_memory_bytes is None or own.other_processes == 1.0, "this one"
+
+
 def test_the_uuid_is_torchs(busy: tuple[int, str]) -> None:
     _, sampling = sampled(busy[0], 1)
 
@@ -128,7 +135,7 @@ def test_watch_gives_a_verdict_on_the_card(busy: tuple[int, str], tmp_path: Path
         capture_output=True,
         text=True,
         env=environment,
-        timeout=60,
+        timeout=200,
     )
 
     print(done.stdout, csv.read_text()[:1500])

@@ -10,8 +10,8 @@ import pytest
 from flatout.experiment.request import Request
 from flatout.experiment.runner import TrialRunner
 from flatout.experiment.turns import build_resting_arms, compare_with_and_without, count_turn_steps, resting_steps
+from flatout.records.fix import Planned
 from flatout.records.message import verbatim
-from flatout.records.plan import Planned
 
 pytestmark = pytest.mark.gpu
 _SCRIPTS = Path(__file__).parent / "scripts"

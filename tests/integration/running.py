@@ -17,8 +17,12 @@ RUN = [sys.executable, "-m", "flatout", "run"]
 LIMIT_S = 30.0
 
 
-def run(*words: str | bytes, cwd: Path, **more: object) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*RUN, *words], cwd=cwd, env=ENVIRON, capture_output=True, timeout=60, **more)  # type: ignore[call-overload,no-any-return]
+def run(
+    *words: str | bytes, cwd: Path, temporary: Path | None = None, **more: object
+) -> subprocess.CompletedProcess[bytes]:
+    """`temporary`: where a run that cannot be kept elsewhere goes, and stays."""
+    environ = ENVIRON if temporary is None else {**ENVIRON, "TMPDIR": str(temporary)}
+    return subprocess.run([*RUN, *words], cwd=cwd, env=environ, capture_output=True, timeout=200, **more)  # type: ignore[call-overload,no-any-return]
 
 
 def start(*words: str, cwd: Path, **more: object) -> subprocess.Popen[bytes]:

@@ -19,7 +19,7 @@ import pytest
 from flatout.feed.cache import place as cache_place
 from flatout.feed.cache.dataset import cached, is_cached
 from flatout.feed.cache.segment import SHARED_MEMORY
-from flatout.feed.cache.shared import release_all
+from flatout.feed.cache.table import release_all
 from tests.integration.running import ENVIRON, run, until
 
 TRAINING = """

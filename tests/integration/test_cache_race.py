@@ -57,7 +57,7 @@ def test_samples_are_whole_while_others_replace_them(tmp_path: Path) -> None:
 
     assert outcomes == [WHOLE] * PROCESSES
     # All of it has happened, and often.
-    segment = table._segment
+    segment = table.segment
     assert segment.total(Counter.HITS) > 200 and segment.total(Counter.EVICTIONS) > 100
     assert segment.total(Counter.CORRUPT) == 0
     table.forget_views()

@@ -16,10 +16,9 @@ import torch
 import torch.utils.data as data
 
 from flatout.feed.cache import place as cache_place
-from flatout.feed.cache.dataset import cached, is_cached
+from flatout.feed.cache.dataset import cached, is_cached, wrap
 from flatout.feed.cache.segment import SHARED_MEMORY
-from flatout.feed.cache.shared import release_all
-from flatout.feed.cache.wrap import wrap
+from flatout.feed.cache.table import release_all
 
 SAMPLES = 48
 

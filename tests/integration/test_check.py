@@ -30,7 +30,7 @@ CLEAN = TRAIN.replace("loss.item()", "loss.detach()")
 
 def flatout_check(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "flatout", "check", *words]
-    return subprocess.run(command, cwd=cwd, env=ENVIRON, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=cwd, env=ENVIRON, capture_output=True, text=True, timeout=200)
 
 
 def test_findings_make_it_leave_with_1_and_none_with_0(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def script(*codes: str) -> str:
 
 def flatout_check(cwd: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "flatout", "check", *words]
-    return subprocess.run(command, cwd=cwd, env=ENVIRON, capture_output=True, timeout=60)
+    return subprocess.run(command, cwd=cwd, env=ENVIRON, capture_output=True, timeout=200)
 
 
 def printed_by(file: Path) -> str:

@@ -105,4 +105,4 @@ def try_repo(project: Path, offering: Path, scratch: Path) -> subprocess.Complet
         "PRE_COMMIT_HOME": str(scratch / "home"),
     }
     command = [str(PRE_COMMIT), "try-repo", str(offering), "flatout-check", "--verbose"]
-    return subprocess.run(command, cwd=project, env=environ, capture_output=True, text=True, timeout=100)
+    return subprocess.run(command, cwd=project, env=environ, capture_output=True, text=True, timeout=200)

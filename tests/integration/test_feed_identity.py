@@ -27,7 +27,7 @@ from flatout.attach.patching import Patches
 from flatout.feed.cache import place as cache_place
 from flatout.feed.cache.dataset import cached
 from flatout.feed.cache.segment import SHARED_MEMORY
-from flatout.feed.cache.shared import release_all
+from flatout.feed.cache.table import release_all
 from flatout.feed.iterator import FeedIterator
 from flatout.records.message import restore
 from flatout.remedies.applying import Applied

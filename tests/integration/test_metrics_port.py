@@ -27,7 +27,7 @@ while not pathlib.Path("enough").exists():
 
 def _page(address: str) -> str:
     try:
-        with urllib.request.urlopen(address, timeout=10) as answer:
+        with urllib.request.urlopen(address, timeout=200) as answer:
             return str(answer.read().decode())
     except (urllib.error.URLError, OSError):
         return ""
@@ -51,7 +51,7 @@ def test_the_figures_of_a_running_script_can_be_scraped(tmp_path: Path) -> None:
             page = _page(address)
         finally:
             (tmp_path / "enough").touch()
-        process.communicate(timeout=60)
+        process.communicate(timeout=200)
 
     assert process.returncode == 0
     assert 'run="run"' in page and 'flatout_phase_ratio{phase="backward"}' in page

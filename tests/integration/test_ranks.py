@@ -32,6 +32,7 @@ def test_every_rank_is_recorded(seen: Watched) -> None:
         assert_phases_tile(recording.records["step"])
 
 
+@pytest.mark.durations
 def test_throughput_is_that_of_all_ranks(seen: Watched) -> None:
     wall_s = [(t["end_ns"] - t["first_end_ns"]) * 1e-9 for t in seen.told("TRUTH")]
 

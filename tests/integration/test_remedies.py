@@ -54,7 +54,7 @@ def test_a_wrong_profile_starts_nothing(watch: Watch, tmp_path: Path) -> None:
 
     done = subprocess.run(
         [sys.executable, "-m", "flatout", "run", "--with", "flatout.toml", str(_script(tmp_path))],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
 
     assert (done.returncode, done.stdout) == (2, "")

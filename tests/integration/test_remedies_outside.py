@@ -100,7 +100,7 @@ def saving(script: Script, tmp_path: Path) -> Iterator[Callable[[], tuple[psutil
     for parent in started:
         for process in psutil.Process(parent.pid).children(recursive=True):
             process.kill()
-        parent.wait(timeout=30)
+        parent.wait(timeout=200)
 
 
 def _writers(family: psutil.Process) -> list[psutil.Process]:
@@ -141,7 +141,7 @@ def test_killed_in_the_midst_of_writing_a_whole_file_is_there(
 
     trainer.send_signal(signal.SIGKILL)
     writer.send_signal(signal.SIGKILL)
-    trainer.wait(timeout=30)
+    trainer.wait(timeout=200)
 
     assert _load(tmp_path) >= 1
     assert list(tmp_path.glob(".last.pt.flatout-*")), "nothing was under way"
@@ -159,7 +159,7 @@ def test_what_was_saved_before_the_training_is_killed_arrives(
 
     trainer.send_signal(signal.SIGKILL)
     writer.resume()
-    writer.wait(timeout=30)
+    writer.wait(timeout=200)
 
     assert _load(tmp_path) >= number
     # What had been handed over has become the file; one that was just being made is left.

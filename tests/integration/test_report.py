@@ -41,7 +41,7 @@ for epoch in range(3):
 
 def _flatout(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "flatout", *words]
-    return subprocess.run(command, cwd=cwd, env=ENVIRON, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=cwd, env=ENVIRON, capture_output=True, text=True, timeout=200)
 
 
 def _element(page: str, name: str) -> str:

@@ -9,6 +9,8 @@ import pytest
 
 from tests.integration.watching import Run, Watch
 
+pytestmark = pytest.mark.durations
+
 STAGES = ("--stages",)
 
 

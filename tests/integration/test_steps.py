@@ -6,6 +6,8 @@ import pytest
 
 from tests.integration.watching import Watch, Watched, assert_phases_tile
 
+pytestmark = pytest.mark.durations
+
 LOOPS = [
     "epoch_loop.py",
     "accumulation.py",

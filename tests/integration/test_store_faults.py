@@ -241,5 +241,5 @@ def test_runs_are_listed_and_pruned_from_the_command_line(tmp_path: Path) -> Non
 
 def _flatout(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "flatout", *args], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-m", "flatout", *args], capture_output=True, text=True, check=False, timeout=200
     )

@@ -21,7 +21,7 @@ ENV = {**os.environ, "COLUMNS": "100"}
 
 
 def watch(*args: str, **kwargs) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*FLATOUT, *args], capture_output=True, text=True, env=ENV, timeout=60, **kwargs)
+    return subprocess.run([*FLATOUT, *args], capture_output=True, text=True, env=ENV, timeout=200, **kwargs)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_ctrl_c_ends_with_the_summary():
 
     child.send_signal(signal.SIGINT)
 
-    out, _ = child.communicate(timeout=20)
+    out, _ = child.communicate(timeout=200)
     assert child.returncode == 0 and "watched" in out
 
 
@@ -99,7 +99,7 @@ def test_it_ends_with_the_watched_process(sleeper):
 
     sleeper.communicate(b"\n")
 
-    out, _ = child.communicate(timeout=20)
+    out, _ = child.communicate(timeout=200)
     assert child.returncode == 0 and "watched" in out
 
 
@@ -114,7 +114,7 @@ def test_a_terminal_gets_a_live_table(sleeper):
     os.close(follower)
     out = _drain(leader)
 
-    assert child.wait(20) == 0
+    assert child.wait(200) == 0
     assert "CPU of a core" in out and "watched" in out
 
 

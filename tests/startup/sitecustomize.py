@@ -3,10 +3,15 @@
 The first step of an optimizer makes torch import `torch._dynamo`, to keep the compiler out of its methods. That takes
 two thirds of the processor time of a short training, and there are hundreds of these. As long as nothing else has
 imported the compiler it cannot trace anything: the methods are called as they are.
+
+The garbage collector finds nothing while torch is imported, nor in what is left when the process ends: that takes a
+fifth of the processor time of a process that only imports torch.
 """
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
@@ -50,12 +55,20 @@ def _use_grad_for_differentiable(step):
 
     return call
 """,
+    # Nearly the last thing that `import torch` imports.
+    "torch._meta_registrations": """
+import gc as _gc
+_gc.enable()
+""",
 }
 
 
 class _Finder:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name not in _REPLACED:
+        if name == "torch" and gc.isenabled():
+            gc.disable()
+            _disabled.append(name)
+        if name not in _REPLACED or (name == "torch._meta_registrations" and not _disabled):
             return None
         spec = PathFinder.find_spec(name, path)
         if spec is not None and spec.origin is not None:
@@ -69,4 +82,8 @@ class _Loader(SourceFileLoader):
         exec(compile(_COMMON + _REPLACED[module.__name__], self.path, "exec"), vars(module))
 
 
+# The import that switched the collector off: a process that came without one goes on without.
+_disabled: list[str] = []
 sys.meta_path.insert(0, _Finder())
+# Runs last of all: what is there at the end stays where it is.
+atexit.register(gc.freeze)

@@ -20,8 +20,9 @@ UNKNOWN = wire.UNKNOWN_SAMPLES
 
 
 def body(kind: str, *values: float) -> bytes:
-    """The body of a slot of this kind."""
-    return wire.packer(kind).pack(wire.KINDS[kind][0], 0, 0, *values)
+    """The body of a slot of this kind; fields at its end that are not given are 0."""
+    fields = sum(int(code[:-1] or 1) for _, code in wire.KINDS[kind][1])
+    return wire.packer(kind).pack(wire.KINDS[kind][0], 0, 0, *values, *[0] * (fields - len(values)))
 
 
 def facts(pid: int = 100, **more: object) -> dict[str, object]:

@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flatout import __version__
-from flatout.diagnose.source_check import check_project, select_problems
-from flatout.diagnose.source_fixes import Fixed, add_import_edits, apply_fixes
+from flatout.diagnose.source_check import Fixed, add_import_edits, apply_fixes, check_project, select_problems
 from flatout.errors import FlatoutError
 from flatout.launch.terminal import detect_stdout
 from flatout.problems.catalogue import problems
 from flatout.records.source import CheckReport
 from flatout.report import check as terminal
-from flatout.report.check import render_diff, render_outlook
-from flatout.report.check_json import render_github, to_json
+from flatout.report.check import render_diff, render_github, render_outlook, to_json
 from flatout.report.sarif import check_sarif
 from flatout.source.project.loading import load
 from flatout.source.project.project import MODEST_WORKERS, Project
-from flatout.source.syntax.documents import read_bytes, read_writable, replace_file
+from flatout.source.syntax.files import read_bytes, read_writable, replace_file
 from flatout.store.directory import find_run
 
 

@@ -88,7 +88,14 @@ def compare_runs(names: Sequence[str], fail_below: str | None = None, root: Path
             raise FlatoutError(f"{path!r} is named twice: a run compared with itself says nothing")
         seen.add(place)
     comparisons = tuple(_compare_arms(arms[0], other) for other in arms[1:])
-    return Compared(comparisons, None if least is None else _gate(comparisons, least))
+    disturbed = tuple(notice for read in arms for notice in _on_machine(read))
+    return Compared(comparisons, None if least is None else _gate(comparisons, least), disturbed)
+
+
+def _on_machine(read: _ArmRuns) -> Iterator[Message]:
+    for run, report in zip(read.arm.runs, read.reports, strict=True):
+        if report.machine is not None and report.machine.disturbed:
+            yield message("machine.run_disturbed", run=Path(run).name, sentence=report.machine.sentence)
 
 
 def least_ratio(text: str) -> float:
@@ -140,7 +147,10 @@ def _read_arm(name: str, root: Path | None) -> _ArmRuns:
         bound=first.verdict.bound,
         sentence=first.verdict.sentence,
     )
-    trials = tuple(trial_of(run.id, trained) for run, trained in zip(runs, ranks, strict=True))
+    trials = tuple(
+        replace(trial_of(run.id, trained), machine=report.machine)
+        for run, trained, report in zip(runs, ranks, reports, strict=True)
+    )
     return _ArmRuns(arm, reports, trials, tuple(_run_notices(runs)))
 
 
@@ -212,7 +222,7 @@ def _compare_arms(before: _ArmRuns, after: _ArmRuns) -> Comparison:
         new=new,
         stayed=stayed,
     )
-    return _with_notices(found, (*before.notices, *after.notices))
+    return replace(found, notices=(*_notices(found), *before.notices, *after.notices))
 
 
 def _judge(whole: MeasuredGain | None, before: str, after: str) -> tuple[Judgement, Message]:
@@ -226,18 +236,15 @@ def _judge(whole: MeasuredGain | None, before: str, after: str) -> tuple[Judgeme
     return "no sure difference", message("compare.no_difference", **facts)
 
 
-def _with_notices(comparison: Comparison, known: Sequence[Message]) -> Comparison:
+def _notices(comparison: Comparison) -> Iterator[Message]:
     before, after = comparison.before, comparison.after
-    found = []
     if len(before.runs) == len(after.runs) == 1:
-        found.append(message("compare.one_process", before=before.name, after=after.name))
+        yield message("compare.one_process", before=before.name, after=after.name)
     if before.script != after.script:
-        found.append(message("compare.scripts_differ", before=before.script, after=after.script))
+        yield message("compare.scripts_differ", before=before.script, after=after.script)
     if before.device != after.device:
-        found.append(message("compare.devices_differ", before=before.device, after=after.device))
+        yield message("compare.devices_differ", before=before.device, after=after.device)
     if not comparison.same_batch:
-        sizes = {"before": before.samples_per_step, "after": after.samples_per_step}
-        found.append(message("compare.batches_differ", **sizes))
+        yield message("compare.batches_differ", before=before.samples_per_step, after=after.samples_per_step)
     if comparison.gain is not None and comparison.gain.unit == "step":
-        found.append(message("compare.by_steps"))
-    return replace(comparison, notices=(*found, *known))
+        yield message("compare.by_steps")

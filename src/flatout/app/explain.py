@@ -20,7 +20,7 @@ from flatout.problems.catalogue import (
     problems_of_remedy,
 )
 from flatout.remedies.catalogue import Remedy, known, remedies
-from flatout.words.problems import problem_words
+from flatout.words.render import problem_words
 
 _WIDTH = 100
 # Code, a word, or one letter.

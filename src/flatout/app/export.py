@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from flatout import __version__
+from flatout.diagnose.export import make_scalars, make_tables, make_trace
 from flatout.diagnose.source_join import examine_run_and_source
 from flatout.diagnose.summary import examine_run
-from flatout.diagnose.tables import make_scalars, make_tables
-from flatout.diagnose.trace import make_trace
 from flatout.errors import FlatoutError
 from flatout.problems.catalogue import problems
 from flatout.records.atomic import atomic_file
@@ -26,8 +25,7 @@ from flatout.records.report import RunReport, Snippet
 from flatout.report.chrome_trace import to_chrome
 from flatout.report.json import to_json
 from flatout.report.sarif import run_sarif
-from flatout.report.table_files import check_parquet, csv_blocks, write_parquet
-from flatout.report.tracking_tools import check_tool, write_metrics
+from flatout.report.tracking_tools import check_parquet, check_tool, csv_blocks, write_metrics, write_parquet
 from flatout.store.bundle import Limits, look_through, pack, unpack
 from flatout.store.directory import DEFAULT_ROOT, SUMMARY, find_run
 from flatout.store.manifest import SCHEMA, Manifest, write_json, write_manifest
@@ -151,7 +149,7 @@ def import_bundle(file: Path, root: Path | None, name: str | None, most_gb: floa
 def _store_bundle(bundle: IO[bytes], file: Path, root: Path, name: str | None, limits: Limits) -> StoredRun:
     contents = look_through(bundle, str(file), limits)
     manifest = _manifest(contents.manifest, str(file))
-    target = root / (name or _plain_name(manifest.id))
+    target = root / (name or re.sub(r"[^A-Za-z0-9_.-]+", "-", manifest.id).strip("-.")[:100] or "run")
     if target.exists():
         raise FlatoutError(f"there is a run {target.name!r} already in {str(root)!r}: give another --name")
     manifest = replace(manifest, id=target.name)
@@ -219,10 +217,6 @@ def _snippets(summary: bytes | None) -> tuple[Snippet, ...]:
             continue
         found.append(replace(snippet, text=snippet.text[:_LONGEST_SNIPPET]))
     return tuple(found)
-
-
-def _plain_name(wished: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", wished).strip("-.")[:100] or "run"
 
 
 def _check_seconds(*values: float | None) -> None:

@@ -7,23 +7,26 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from flatout.errors import FlatoutError
 from flatout.experiment.bench import Settings, take_first_look
+from flatout.experiment.calm import CalmWaiter
 from flatout.experiment.plan import Wishes
-from flatout.experiment.proof import conclude, prove_profile
+from flatout.experiment.proof import check_quality, conclude, confirm, prove_profile
 from flatout.experiment.request import Request, check_metric
 from flatout.experiment.runner import prestarting_runner
 from flatout.experiment.search import End, Search
 from flatout.launch.process import INTERRUPTED, command_line, sigterm_interrupts
-from flatout.launch.profile import profile_toml
+from flatout.launch.profile import profile_toml, read_profile
 from flatout.launch.terminal import Terminal, detect_terminal, write_json, write_stderr
 from flatout.records.atomic import SHARED, write_atomic
 from flatout.records.fix import Fix, Quality, Tried
 from flatout.records.message import Message, message
+from flatout.records.proof import BAR
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
 from flatout.report.fix import gain_with_bounds, quality_sentences, remedy_with_value, render, render_plan, to_json
@@ -70,7 +73,12 @@ def run_fix(asked: FixOptions) -> int:
     progress = Progress(detect_terminal(os.environ), asked.quiet, settings.budget_s)
     if made := len(list(folder.glob("*/trial.json"))):
         progress.say(f"going on with {made} trials of a search that was cut off (--fresh starts anew)")
-    with sigterm_interrupts(), prestarting_runner(folder, asked.python, progress.begins) as maker:
+    with (
+        sigterm_interrupts(),
+        prestarting_runner(
+            folder, asked.python, progress.begins, CalmWaiter(progress.tell, settings.budget_s)
+        ) as maker,
+    ):
         try:
             bench, report = take_first_look(settings, maker, maker.report)
         except KeyboardInterrupt:
@@ -254,6 +262,9 @@ class Progress:
         figure = f", {gain_with_bounds(gain)}" if gain is not None else ""
         self.say(f"{remedy_with_value(tried.planned)}: {tried.outcome}{figure}")
 
+    def tell(self, fact: Message) -> None:
+        self.say(english(fact))
+
     def say(self, words: str, stays: bool = True) -> None:
         if self._is_shown:
             before, after = ("\r\x1b[K", "\n" if stays else "") if self._is_line else ("", "\n")
@@ -262,3 +273,69 @@ class Progress:
     def end(self) -> None:
         if self._is_shown and self._is_line:
             write_stderr("\r\x1b[K")
+
+
+# `flatout verify`: is a profile still what it was said to be, here and today? The proof again, without a search.
+
+
+def run_verify(asked: FixOptions) -> int:
+    """0 if the profile still gains and still changes nothing it should not; 1 if not."""
+    assert asked.budget_s is not None
+    values = read_profile(asked.profile, ()).values
+    if not values:
+        raise FlatoutError(f"{asked.profile} asks for no remedy, so there is nothing to verify")
+    command_line(asked.cmd, asked.python)
+    check_metric(asked.metric)
+    settings = Settings(
+        asked.cmd,
+        budget_s=asked.budget_s,
+        metric=asked.metric,
+        higher=asked.higher,
+        allow_writes=asked.allow_writes,
+    )
+    progress = Progress(detect_terminal(os.environ), asked.quiet, settings.budget_s)
+    try:
+        with sigterm_interrupts():
+            fix = _measured(settings, values, progress, asked.python)
+    except KeyboardInterrupt:
+        progress.end()
+        write_stderr("flatout: interrupted before the profile was judged; nothing was changed or kept\n")
+        return INTERRUPTED
+    progress.end()
+    return _show_verified(fix, asked)
+
+
+def _measured(settings: Settings, values: Mapping[str, object], progress: Progress, python: str | None) -> Fix:
+    with (
+        TemporaryDirectory(prefix="flatout-verify-") as folder,
+        prestarting_runner(Path(folder), python, progress.begins) as maker,
+    ):
+        bench, report = take_first_look(settings, maker, maker.report)
+        search = Search(bench, maker.report)
+        search.measure_bare()
+        search.found.profile, search.found.ended = dict(values), End.VERIFIED
+        confirm(bench, search)
+        return with_written(conclude(bench, search, report, check_quality(bench, search)))
+
+
+def _show_verified(fix: Fix, asked: FixOptions) -> int:
+    screen = detect_terminal(os.environ)
+    why = _objection(fix)
+    if asked.json is not None:
+        write_json(asked.json, {**to_json(fix), "holds": why is None})
+    if not asked.quiet:
+        write_stderr(render(fix, width=screen.width, color=screen.color, unicode=screen.unicode))
+        write_stderr(" The profile holds.\n" if why is None else f" The profile does not hold: {english(why)}.\n")
+    return 0 if why is None else 1
+
+
+def _objection(fix: Fix) -> Message | None:
+    if fix.gain is None:
+        return next(iter(fix.failures.values()), message("verify.unmeasured"))
+    quality = fix.quality
+    if quality.identity is not None and quality.identity.verdict == "differs":
+        return message("verify.differs", sentence=quality.identity.sentence)
+    for verdict in (quality.envelope, quality.metric):
+        if verdict is not None and verdict.verdict in ("outside", "worse"):
+            return verdict.sentence
+    return None if fix.gain.low > BAR else message("verify.slower")

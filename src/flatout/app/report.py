@@ -16,9 +16,8 @@ from flatout.launch.terminal import write_stderr
 from flatout.records.atomic import SHARED, write_atomic
 from flatout.records.fix import Fix
 from flatout.records.trial import Trial
-from flatout.report.html.fix_page import FixMaterial, fix_page
+from flatout.report.html.fix_page import FixMaterial, fix_page, is_arm
 from flatout.report.html.page import LANGUAGES, Page, draw_page
-from flatout.report.html.proof_drawing import is_arm
 from flatout.report.html.run_page import run_page
 from flatout.report.json import fix_from_json, trial_from_json
 from flatout.store.directory import FIX_RECORD, FIXES, find_run

@@ -10,7 +10,6 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from flatout.launch.live import View
     from flatout.launch.metrics_server import MetricsServer
     from flatout.launch.observer import Observer
+    from flatout.launch.process import LookLimit
     from flatout.launch.profile import Profile
     from flatout.launch.terminal import CapturedOutput
 
@@ -49,6 +49,7 @@ class RunOptions:
     telemetry: bool = True
     lines: bool = True
     stages: bool = False
+    window: bool = True
     live: bool = False
     quiet: bool = False
     verbose: bool = False
@@ -57,6 +58,8 @@ class RunOptions:
     companion: Companion | None = None
     # The figures for Prometheus (--metrics-port): the same.
     exposed: MetricsServer | None = None
+    # Where the look ends before the script does (--steps, --for).
+    limit: LookLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,10 @@ class _WatchedRun:
         settings: dict[str, object] = {} if self._options.lines else {"lines_hz": 0.0}
         if self._options.stages:
             settings["stages"] = True
+        if not self._options.window:
+            settings["window"] = False
+        if self._options.limit is not None:
+            settings |= self._options.limit.settings()
         output = self._catch_output()
         fds = output.fds if output else (None, None)
         if self._stage is not None:
@@ -117,9 +124,7 @@ class _WatchedRun:
         try:
             with Child(argv, child_environment(self._environ(), self._run.work, settings), *fds) as child:
                 beside = self._begin_beside(child.pid, output)
-                stage = self._stage
-                with child.limited_to(stage.limit_s) if stage is not None else nullcontext():
-                    code = child.wait()
+                code = self._wait_for(child)
                 wall_s = time.perf_counter() - began_s
                 self._end_beside(beside, output)
         except FlatoutError:
@@ -129,6 +134,21 @@ class _WatchedRun:
         if self._options.companion is not None:
             self._options.companion.stop()
         return code
+
+    def _wait_for(self, child: Child) -> int:
+        """Its exit code; 0 if it ended because it was asked to."""
+        if self._stage is not None:
+            with child.limited_to(self._stage.limit_s):
+                return child.wait()
+        if self._options.limit is None:
+            return child.wait()
+        from flatout.launch.process import EarlyEnd
+
+        with EarlyEnd(self._options.limit, self._run.work, child.send) as ending:
+            code = child.wait()
+        told = tuple(ending.conclude(code))
+        self._notices += told
+        return 0 if told else code
 
     def _invite(self, output: CapturedOutput | None) -> None:
         """The address of the dashboard, also where the full screen would hide it."""

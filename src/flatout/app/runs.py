@@ -1,14 +1,17 @@
-"""`flatout runs`, `diagnose` and `serve`: stored runs listed, tidied up, judged again, and shown in the browser."""
+"""`flatout runs`, `diagnose`, `serve` and `logs`: stored runs and logs listed, tidied up, judged again, shown."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from flatout.errors import FlatoutError
-from flatout.launch.terminal import detect_terminal, write_stderr
+from flatout.launch.terminal import detect_stdout, detect_terminal, write_stderr
 from flatout.store.directory import find_run, prune, run_paths
 from flatout.store.run import RunLine, StoredRun, run_line
 
@@ -60,3 +63,50 @@ def run_serve(host: str, port: int | None, root: Path | None, as_json: bool) -> 
         serve(address, RunList(root))
     except KeyboardInterrupt:
         pass
+
+
+# `flatout logs`: a training log read, judged and shown; two of them compared.
+
+
+@dataclass(frozen=True, slots=True)
+class LogsRequest:
+    """What was asked for. One batch size counts for all files, else there must be one for each, in order."""
+
+    files: Sequence[Path]
+    pattern: str | None = None
+    batch_sizes: Sequence[float] = ()
+    as_json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+
+def run_logs(request: LogsRequest) -> str:
+    """The text to print."""
+    from flatout.diagnose.logs.pace import compare_logs, summarise_log
+    from flatout.diagnose.logs.reader import read_log
+    from flatout.diagnose.logs.readings import Pattern
+    from flatout.report.layout import Look
+    from flatout.report.logs import render, to_json
+
+    wanted = None if request.pattern is None else Pattern(request.pattern)
+    sizes = _sizes(request.batch_sizes, len(request.files))
+    logs = [summarise_log(read_log(file, wanted), size) for file, size in zip(request.files, sizes, strict=True)]
+    comparison = compare_logs(logs[0], logs[1]) if len(logs) == 2 else None
+    if request.as_json:
+        return json.dumps(to_json(logs, comparison), indent=2, allow_nan=False) + "\n"
+    screen = detect_stdout()
+    look = Look(screen.width, screen.color, screen.unicode, quiet=request.quiet, verbose=request.verbose)
+    return render(logs, comparison, look)
+
+
+def _sizes(given: Sequence[float], files: int) -> list[float | None]:
+    for size in given:
+        if not (size >= 1 and math.isfinite(size)):
+            raise FlatoutError(f"--batch-size must be at least 1, got {size:g}")
+    if not given:
+        return [None] * files
+    if len(given) == 1:
+        return [given[0]] * files
+    if len(given) != files:
+        raise FlatoutError(f"--batch-size is given {len(given)} times for {files} file{'s' if files != 1 else ''}")
+    return list(given)

@@ -6,11 +6,12 @@ import os
 import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flatout.app.run import run_name
 from flatout.errors import FlatoutError
+from flatout.experiment.calm import CalmWaiter
 from flatout.experiment.runner import TrialRunner
 from flatout.experiment.tuning.knobs import read_knobs
 from flatout.experiment.tuning.objective import Objective, constraint, metric
@@ -24,6 +25,7 @@ from flatout.launch.profile import Profile
 from flatout.launch.terminal import detect_terminal, write_json, write_stderr
 from flatout.records.tune import Goal, Metric, Tuned
 from flatout.report import tune as report
+from flatout.words import english
 
 ROOT = Path(".flatout", "tune")
 _TRIALS = "trials"
@@ -81,7 +83,7 @@ def search_settings(cmd: Sequence[str], options: TuneOptions) -> tuple[Tuned, bo
     folder = (options.out or ROOT / name).absolute()
     trials = SettingTrials(
         # Looked at often: the memory of a short trial peaks between two looks.
-        make=TrialRunner(folder / _TRIALS, options.python, interval_s=0.2),
+        make=TrialRunner(folder / _TRIALS, options.python, interval_s=0.2, calm=_waiter(options)),
         command=tuple(cmd),
         knobs=knobs,
         base=base,
@@ -100,6 +102,14 @@ def search_settings(cmd: Sequence[str], options: TuneOptions) -> tuple[Tuned, bo
         extent = Extent(options.steps, options.trials, options.budget_s, options.preset, say)
         tuning = Tuning(trials, wanted, journal, place, extent)
         return tuning.to_the_end(), tuning.is_interrupted
+
+
+def _waiter(options: TuneOptions) -> CalmWaiter | None:
+    """Other machines are not waited for: which they are is not known here."""
+    if options.on not in (None, "local"):
+        return None
+    waiter = CalmWaiter(lambda fact: None if options.quiet else write_stderr(f"flatout: {english(fact)}\n"))
+    return waiter if options.budget_s is None else replace(waiter, budget_s=options.budget_s)
 
 
 def _objective(options: TuneOptions) -> Objective:

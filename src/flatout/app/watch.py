@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
 
 from flatout.errors import FlatoutError
 from flatout.launch.terminal import write_stderr
-from flatout.records.monitor import MonitorSummary
-from flatout.records.sample import Tick
+from flatout.records.sample import MonitorSummary, Tick
 from flatout.report.gpu_csv import HEADER, CsvFile, csv_lines
 from flatout.report.monitor import live_view, plain_lines, print_summary, summary_json, verdict_line
 from flatout.telemetry.monitor import MonitorTotals, watch_ticks
+
+if TYPE_CHECKING:
+    from flatout.launch.metrics_server import MetricsServer
 
 _Show = Callable[[Tick], None]
 
@@ -73,7 +76,7 @@ def _watch(asked: WatchRequest) -> MonitorSummary:
     with ExitStack() as stack:
         shows: list[_Show] = [totals.add]
         if asked.metrics_port is not None:
-            shows.append(stack.enter_context(_exposed(asked.metrics_port, is_silent)))
+            shows.append(stack.enter_context(closing(_exposed(asked.metrics_port, is_silent))).on_tick)
         if asked.csv_path is not None:
             shows.insert(1, stack.enter_context(_csv(asked.csv_path)))
         if not is_silent:
@@ -88,18 +91,14 @@ def _watch(asked: WatchRequest) -> MonitorSummary:
     return totals.summary()
 
 
-@contextmanager
-def _exposed(port: int, is_silent: bool) -> Iterator[_Show]:
+def _exposed(port: int, is_silent: bool) -> MetricsServer:
     from flatout.launch.metrics_server import MetricsServer
 
     exposed = MetricsServer(port)
     if not is_silent:
         write_stderr(f"flatout: metrics at {exposed.address}\n")
     exposed.start()
-    try:
-        yield exposed.on_tick
-    finally:
-        exposed.close()
+    return exposed
 
 
 @contextmanager

@@ -44,6 +44,13 @@ class Context:
     enter_worker: Callable[[Any], None] = lambda info: None  # this process is a loader's worker
     # [True] while a call that is timed as a sync is under way: it is not reported as a hidden one too.
     in_timed_sync: list[bool] = field(default_factory=lambda: [False])
+    # The last events are read: no look may begin. Its modules would be imported at exit. What they compile from text
+    # (dataclasses do) makes CPython forget that Ctrl-C ended the script: its exit code would be another.
+    is_ending: bool = False
+    # Every optimizer that was made, as weak references.
+    optimizers: list[Any] = field(default_factory=list)
+    # Embeddings, as weak references, and the file and line that made each.
+    tables: list[tuple[Any, tuple[str, int]]] = field(default_factory=list)
 
     # Called when the training thread is known.
     at_begin: list[Callable[[], None]] = field(default_factory=list)

@@ -181,7 +181,6 @@ class DeviceClock:
             self.sample = None
 
     def _harvest(self) -> None:
-        """Write down the samples whose events the device has passed."""
         while self._pending and not self.is_capturing() and self._pending[0].events[END].query():
             sample = self._pending.popleft()
             try:

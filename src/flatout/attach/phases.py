@@ -81,6 +81,7 @@ class Phases:
         self._stepping: list[int] = []
         self._in_backward = 0
         self._group: set[int] = set()
+        self.leader = 0  # the optimizer that ended the last step; others may have added to it
         self._loader = 0
         self.training_loaders: set[int] = set()
         self._eval_called = self._doubtful_eval = False
@@ -101,7 +102,6 @@ class Phases:
             self.syncs = self.copies = 0
 
     def begin(self, now: float) -> None:
-        """Watching starts here."""
         self.last = now
         self._writer.begin(now)
 
@@ -366,6 +366,7 @@ class Phases:
             self._begin_record()
             return
         self._group.add(optimizer)
+        self.leader = optimizer
         backwards = self.backwards - self._backwards_then
         if not self._fetched and not self._ahead:
             # No loader gave this batch; its size was read off the autograd graph, if it could be.
@@ -422,7 +423,6 @@ class StepWriter:
         self._written: tuple[list[float], tuple[float, ...]] = ([], ())
 
     def begin(self, now: float) -> None:
-        """The first step starts here."""
         self._end = now
 
     def end_steps(self, now: float, steps: Phases, flags: int) -> None:

@@ -30,6 +30,11 @@ def make_importable() -> None:
         sys.modules[_PACKAGE] = package
 
 
+def _import_applying() -> Any:
+    make_importable()
+    return importlib.import_module(f"{_PACKAGE}.remedies.applying")
+
+
 def begin(wanted: str) -> None:
     """Apply the remedies of this JSON text, `{id: value}`; whatever fails, the script runs on without them."""
     global _applied
@@ -37,11 +42,9 @@ def begin(wanted: str) -> None:
     if _applied is not None or torch is None:
         return
     try:
-        make_importable()
-        applying = importlib.import_module(f"{_PACKAGE}.remedies.applying")
-        applied = applying.Applied(torch, json.loads(wanted), Patches, imports.after_import, _note)
-        _applied = applied
-        applied.apply()
+        applying = _import_applying()
+        _applied = applying.Applied(torch, json.loads(wanted), Patches, imports.after_import, _note)
+        _applied.apply()
         hide_from_compiler(torch, _PACKAGE)
     except Exception as error:
         sys.stderr.write(f"flatout: no remedy is in force ({type(error).__name__}: {error})\n")
@@ -49,9 +52,7 @@ def begin(wanted: str) -> None:
 
 def make_sites(wanted: Mapping[str, Any]) -> Any:
     """More remedies, neither in force nor recorded yet: for arms that take turns."""
-    make_importable()
-    applying = importlib.import_module(f"{_PACKAGE}.remedies.applying")
-    return applying.Sites(sys.modules["torch"], wanted, Patches, imports.after_import)
+    return _import_applying().Sites(sys.modules["torch"], wanted, Patches, imports.after_import)
 
 
 def suspend(names: Collection[str]) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import atexit
 import json
+import math
 import os
 import platform
 import socket
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from multiprocessing import util
@@ -24,6 +26,7 @@ from .recorder import Output, Recorder, fact
 from .sites import Sites
 from .tracer import NOBODY, Tracer, clock
 from .watch import make_watchers
+from .watch.interruptions import compile_seconds, count_compiled
 
 OLDEST_TORCH = (2, 4)
 _HOUSEKEEPING_S = 0.25
@@ -43,6 +46,7 @@ class Session:
         self._state: dict[str, object] = {}
         self._next_state = self._next_housekeeping = 0.0
         self._read_index = 0  # of the last step, when events were last read
+        self._training_thread: int | None = None  # until it is written down
         self._device = DeviceClock(torch, self._append) if torch.version.cuda is not None else None
         writer = StepWriter(self.output)
         self.phases = Phases(writer)
@@ -114,6 +118,7 @@ class Session:
     def _begin(self, now: float) -> None:
         """The training thread is known."""
         try:
+            self._training_thread = threading.get_native_id()
             self.phases.forget()
             self.phases.begin(now)
             for call in self.context.at_begin:
@@ -122,7 +127,6 @@ class Session:
             self.trouble(error)
 
     def _enter_worker(self, info: Any) -> None:
-        """This process is a loader's worker."""
         self.tracer.switch_off()
         self._role = "worker"
         value = {"loader": None, "worker": info.id, "num_workers": info.num_workers, "start_ns": self._started_ns}
@@ -134,7 +138,7 @@ class Session:
         phases.on_device = tracer.on_device = self._device is not None and self._device.ready
         phases.consume(codes, moments)
         now, index = clock(), phases.index
-        tracer.want_look = context.graph.is_due(index)
+        tracer.want_graph = context.graph.is_due(index)
         own_s = 0.0
         for take_own_s in context.take_own_s:
             own_s += take_own_s()
@@ -144,17 +148,27 @@ class Session:
         for at_step_end in context.at_step_end:
             every_step |= at_step_end(codes, index, now)
         tracer.every_step = every_step
+        tracer.want_look = tracer.want_graph or tracer.window is not None
         tracer.rest_for = 0 if every_step else phases.rest_for
         if now < self._next_housekeeping:
             return
         self._next_housekeeping = now + _HOUSEKEEPING_S
-        context.sites.flush()
+        if self._training_thread is not None:
+            # The kernel's number of it: by that its time is counted from outside.
+            self.output().text("thread", {"tid": self._training_thread})
+            self._training_thread = None
+        context.sites.flush(index, now)
         if now >= self._next_state and index >= 2:
             self._note_state()
             self._next_state = now + _STATE_EVERY_S
 
-    def _note_state(self) -> None:
+    def _note_state(self, at_end: bool = False) -> None:
         state = read_torch_state(self._torch, self.context.graph)
+        if at_end and self._state:
+            # A profiler around the training has ended with it.
+            state["profiler_enabled"] = self._state.get("profiler_enabled", False)
+        if at_end:
+            state["float64_factors"] = self._time_float64()
         for add_state in self.context.add_state:
             add_state(state, self.phases.index)
         # 0 stands for batches that no loader gave.
@@ -162,6 +176,13 @@ class Session:
         if state != self._state:
             self._state = state
             self.output().text("torch", state)
+
+    def _time_float64(self) -> dict[str, float] | None:
+        """What float32 would gain, of a script that computes in float64; it has ended and waits for nothing."""
+        try:
+            return self.context.graph.wide.time()
+        except Exception:
+            return None  # too little memory, say
 
     def _after_fork(self) -> None:
         """In a forked child: nothing of the parent's recording is ours, and its threads are gone."""
@@ -199,6 +220,7 @@ class Session:
 
     def close(self) -> None:
         """The end of the process, or of watching it."""
+        self.context.is_ending = True
         try:
             for call in self.context.at_stop:
                 call()
@@ -209,6 +231,7 @@ class Session:
             pass
 
     def _finish(self, recording: Output) -> None:
+        self._next_state = math.inf  # below
         if self.tracer.owner != NOBODY:
             self.tracer.wake()
             self.tracer.flush(clock())
@@ -216,8 +239,8 @@ class Session:
         if self.phases.index >= 0:
             for call in self.context.at_finish:
                 call()
-            self._note_state()
-        self.context.sites.flush()
+            self._note_state(at_end=True)
+        self.context.sites.flush(self.phases.index, clock())
         # Set when an uncaught exception ends the script: tells which of several ranks failed.
         failed = getattr(sys, "last_type", None)
         end = {"end_ns": time.perf_counter_ns(), "error": failed.__name__ if failed is not None else None}
@@ -249,7 +272,6 @@ def install(environ: Mapping[str, str]) -> bool:
 
 
 def detach() -> None:
-    """Undo `install`."""
     global _session
     if _session is not None:
         _session.uninstall()
@@ -272,6 +294,11 @@ def text(what: str, value: object) -> None:
 # Settings as they live in the process: what the script really runs with, whatever its config says.
 
 
+def _is_profiler_enabled(torch: Any) -> bool:
+    ask = getattr(torch.autograd, "_profiler_enabled", None)
+    return bool(ask()) if ask is not None else False
+
+
 def read_torch_state(torch: Any, graph: GraphInspector) -> dict[str, object]:
     """Backends, precision and threads now. Touches CUDA only if the script has."""
     state: dict[str, object] = {
@@ -284,13 +311,16 @@ def read_torch_state(torch: Any, graph: GraphInspector) -> dict[str, object]:
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
         "anomaly_mode": graph.anomaly or torch.is_anomaly_enabled(),
         "anomaly_operations": graph.operations or None,
+        "anomaly_ms": graph.anomaly_ms,
+        "profiler_enabled": _is_profiler_enabled(torch),
         "num_threads": torch.get_num_threads(),
         "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
-        "compiled": graph.compiled or _dynamo_count("frames") > 0,
-        "compiled_frames": _dynamo_count("frames"),
-        "compile_s": _compile_s(),
-        "graph_breaks": _dynamo_count("graph_break"),
+        "compiled": graph.compiled or count_compiled("frames") > 0,
+        "compiled_frames": count_compiled("frames"),
+        "compile_s": compile_seconds(),
+        "graph_breaks": count_compiled("graph_break"),
         "grad_dtypes": _shares(graph.dtypes),
+        "grad_elements": _shares(graph.elements),
         # Of the convolutions that tensor cores can take, by layout; and of all convolutions and matrix products.
         "convolution_layouts": _shares(graph.convolutions.layouts),
         "convolution_share": _shares(graph.convolutions.counts).get("convolutions"),
@@ -328,21 +358,6 @@ def _memory_allowed_share(torch: Any, index: int) -> float | None:
 def _shares(counts: dict[str, int]) -> dict[str, float]:
     total = sum(counts.values())
     return {name: round(count / total, 4) for name, count in counts.items()} if total else {}
-
-
-def _compile_s() -> float | None:
-    """Seconds spent compiling so far, as the compiler itself counts them."""
-    spent = getattr(sys.modules.get("torch._dynamo.utils"), "calculate_time_spent", None)
-    try:
-        return None if spent is None else round(float(spent().get("total_wall_time", 0.0)), 4)
-    except Exception:  # a private function of torch: whatever becomes of it, the run goes on
-        return None
-
-
-def _dynamo_count(name: str) -> int:
-    # Looked up, never imported: torch._dynamo costs seconds.
-    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
-    return sum(counters[name].values()) if name in counters else 0
 
 
 def read_rank() -> dict[str, int | None]:

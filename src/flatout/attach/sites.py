@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import CodeType, FrameType
 
 from . import wire
@@ -20,6 +21,8 @@ MOST_FRAMES = 200
 # How much a frame is the user's own: their code, then a library they use, then torch and Python itself.
 SYSTEM, LIBRARY, USER = 0, 1, 2
 _ranks: dict[str, int] = {}
+# Slices of a run are as long as this, later a share of the time so far: their number grows with its logarithm.
+_SLICE_S, _SLICE_SHARE = 1.0, 0.1
 
 
 def rank_of(filename: str) -> int:
@@ -43,7 +46,6 @@ def _look_at(filename: str) -> int:
 
 
 def is_users(filename: str) -> bool:
-    """Whether this file is the user's own code."""
     return rank_of(filename) == USER
 
 
@@ -62,33 +64,24 @@ def user_frame(frame: FrameType | None, most: int = MOST_FRAMES) -> FrameType | 
     return library or first
 
 
+@dataclass(slots=True, eq=False)
 class Site:
     """Running totals of one kind of call at one line."""
 
-    __slots__ = (
-        "bytes",
-        "count",
-        "dirty",
-        "is_non_blocking",
-        "is_pinned",
-        "longest_s",
-        "narrow",
-        "non_blocking",
-        "number",
-        "pinned",
-        "place",
-        "seconds",
-        "stream_asked",
-        "window_steps",
-    )  # fmt: skip
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.count = self.bytes = self.pinned = self.non_blocking = self.window_steps = 0
-        self.seconds = self.longest_s = 0.0
-        self.dirty = self.is_pinned = self.is_non_blocking = self.stream_asked = False
-        self.place = -1
-        self.narrow: DtypeFit | None = None
+    number: int
+    count: int = 0
+    bytes: int = 0
+    pinned: int = 0
+    non_blocking: int = 0
+    window_steps: int = 0
+    seconds: float = 0.0
+    longest_s: float = 0.0
+    dirty: bool = False
+    is_pinned: bool = False
+    is_non_blocking: bool = False
+    stream_asked: bool = False
+    place: int = -1
+    narrow: DtypeFit | None = None
 
     def add(self, seconds: float) -> None:
         self.count += 1
@@ -108,19 +101,20 @@ class Site:
 
 
 class Sites:
-    """All call sites seen in this process."""
-
     def __init__(self, output: Callable[[], Output]) -> None:
         self._output = output
         # By the caller's code and instruction: a dict lookup instead of a walk up the stack.
         self._near: dict[tuple[str, CodeType, int], Site] = {}
         self._by_line: dict[tuple[str, str, int], Site] = {}
         self.window_steps = 0  # in which hidden syncs were looked for
+        self._began_s = self._slice_s = -1.0  # when the first slice began, and the last
+        self._slice = 0  # the index of its first step
 
     def forget(self) -> None:
-        """Start afresh, as in a forked child."""
         self._near.clear()
         self._by_line.clear()
+        self._began_s = self._slice_s = -1.0
+        self._slice = 0
 
     def at(self, op: str, frame: FrameType) -> Site:
         """The site of `op` for a call made from `frame`, which may lie in a library."""
@@ -144,15 +138,26 @@ class Sites:
             self._output().text("site", {"id": site.number, "op": op, **place})
         return site
 
-    def flush(self) -> None:
-        """Bring the totals in the recording up to date."""
+    def flush(self, index: int, now: float) -> None:
+        """Bring the totals in the recording up to date, after step `index`."""
         for (op, _, _), site in self._by_line.items():
             if op == "hidden" and site.window_steps != self.window_steps:
                 site.window_steps, site.dirty = self.window_steps, True
             if site.dirty:
                 body = _PACK(
                     _KIND, 0, 0, site.number, site.count, int(site.seconds * 1e9), int(site.longest_s * 1e9),
-                    site.bytes, site.pinned, site.non_blocking, site.window_steps,
+                    site.bytes, site.pinned, site.non_blocking, site.window_steps, self._slice,
                 )  # fmt: skip
                 site.place = self._output().put(site.place, body)
                 site.dirty = False
+        self._begin_slice(index, now)
+
+    def _begin_slice(self, index: int, now: float) -> None:
+        """Leave the totals as they are now on record, if the last slice is long enough: the next ones go elsewhere."""
+        if self._began_s < 0:
+            self._began_s = self._slice_s = now
+        if now - self._slice_s < max(_SLICE_S, _SLICE_SHARE * (now - self._began_s)):
+            return
+        self._slice_s, self._slice = now, max(0, index + 1)
+        for site in self._by_line.values():
+            site.place = -1

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from threading import get_ident
+from typing import Any, Protocol
 
 clock = time.perf_counter
 
@@ -52,6 +53,16 @@ _FLUSH_EVERY_S = 0.1
 MOST_EVENTS = 400
 
 
+class Window(Protocol):
+    """Wants to know the boundaries of one step: what its lines take, and their operations in backward."""
+
+    def arrived(self) -> None: ...
+    def backward_begins(self, tensors: Any, create_graph: bool, is_partial: bool) -> None: ...
+    def backward_ends(self) -> None: ...
+    def optimizer_begins(self, optimizer: Any) -> None: ...
+    def optimizer_ends(self) -> None: ...
+
+
 class Tracer:
     """The list of events, who may write to it, and when it is read."""
 
@@ -75,7 +86,9 @@ class Tracer:
         "owner",
         "proven",
         "rest_for",
+        "want_graph",
         "want_look",
+        "window",
     )
 
     def __init__(self, consume: Callable[[list[int], list[float]], None]) -> None:
@@ -99,7 +112,9 @@ class Tracer:
         self.moments.clear()
         self._copies_at = -1  # where the last copies were logged
         self.inside = -1  # a phase that will be logged only when the call under way is over
-        self.want_look = True  # the next backward should look at the autograd graph
+        self.want_graph = True  # the next backward should look at the autograd graph
+        self.window: Window | None = None  # the sampled step that is under way
+        self.want_look = True  # either of the two: asked at every batch and backward
         self.every_step = False  # read the events after every step, as a sync window needs it
         self.flush_at = 0.0
         self.flushes = 0

@@ -64,12 +64,11 @@ def verify(profile: str, budget: str, json: str | None, python: str | None, verb
     PROFILE is a flatout.toml, CMD the script it is for. Both arms are run in turns, as at the end of `flatout fix`.
     Exit code 0 if the profile still gains and leaves the training what it was, 1 if not.
     """
-    from flatout.app.verify import VerifyOptions, run_verify
+    from flatout.app.fix import FixOptions, run_verify
 
     shared = chosen(json=json, python=python, quiet=asked.pop("quiet"))
-    return run_verify(
-        VerifyOptions(file=Path(profile), budget_s=seconds_of("--budget", budget, "s"), **asked, **shared)
-    )
+    budget_s = seconds_of("--budget", budget, "s")
+    return run_verify(FixOptions(profile=Path(profile), budget_s=budget_s, **asked, **shared))
 
 
 @script_command()

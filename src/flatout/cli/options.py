@@ -24,6 +24,7 @@ KINDS: dict[str, type] = {
     "telemetry": bool,
     "lines": bool,
     "stages": bool,
+    "window": bool,
     "live": bool,
     "quiet": bool,
     "verbose": bool,
@@ -135,13 +136,9 @@ def _checked(file: Path, table: Mapping[str, object]) -> dict[str, Value]:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Value]:
-    result: dict[str, Value] = {}
-    for key, kind in KINDS.items():
-        variable = f"FLATOUT_{key.upper()}"
-        text = environ.get(variable, "")
-        if text:
-            result[key] = _parsed(variable, text, kind)
-    return result
+    variables = {key: f"FLATOUT_{key.upper()}" for key in KINDS}
+    given = {key: variable for key, variable in variables.items() if environ.get(variable)}
+    return {key: _parsed(variable, environ[variable], KINDS[key]) for key, variable in given.items()}
 
 
 def _parsed(variable: str, text: str, kind: type) -> Value:

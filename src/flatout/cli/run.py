@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatout.cli.options import chosen, script_command
+from flatout.cli.options import chosen, script_command, seconds_of
 from flatout.errors import FlatoutError
 
 if TYPE_CHECKING:
     from flatout.dashboard.companion import Companion
     from flatout.launch.metrics_server import MetricsServer
+    from flatout.launch.process import LookLimit
     from flatout.launch.profile import Profile
 
 _PATH = click.Path(path_type=Path)
@@ -28,7 +29,10 @@ _PATH = click.Path(path_type=Path)
 @click.option("--telemetry/--no-telemetry", default=None, help="Sample GPU and host (default: yes).")
 @click.option("--lines/--no-lines", default=None, help="Find the slow lines of your code (default: yes).")
 @click.option("--stages/--no-stages", default=None, help="Time the parts of your model in sampled steps (default: no).")
+@click.option("--window/--no-window", default=None, help="Link backward to lines, in a few steps (default: yes).")
 @click.option("--live/--no-live", default=None, help="Full screen while it runs (default: one line).")
+@click.option("--steps", metavar="N", help="End the script after N optimizer steps, as Ctrl-C would; exit code 0.")
+@click.option("--for", "time", metavar="TIME", help="The same, so long after its first step: 60s, 2m (90: seconds).")
 @click.option("--with", "profile", metavar="FILE", help="Apply the remedies of this profile (flatout.toml).")
 @click.option("--remedy", "remedies", multiple=True, metavar="ID=VALUE", help="Apply a remedy, as loader.workers=8.")
 @click.option("--throttle", multiple=True, metavar="MODULE:FUNCTION=N", help="Call it only every N steps: a viewer.")
@@ -46,6 +50,8 @@ def run(
     serve: bool,
     port: int | None,
     metrics_port: int | None,
+    steps: str | None,
+    time: str | None,
     **flags: str | float | bool | None,
 ) -> int:
     """Watch a training script, unmodified, and say where each step's time went.
@@ -67,9 +73,21 @@ def run(
         profile=_profile(profile, remedies, throttle),
         companion=_companion(serve, port),
         exposed=_exposed(metrics_port, quiet=values.get("quiet", False)),
+        limit=_limit(steps, time),
         **values,
     )
     return run_command(cmd, options)
+
+
+def _limit(steps: str | None, time: str | None) -> LookLimit | None:
+    if steps is None and time is None:
+        return None
+    from flatout.launch.process import LookLimit
+
+    if steps is not None and (not steps.isdecimal() or int(steps) < 1):
+        raise FlatoutError(f"--steps must be a whole number above 0, got {steps!r}")
+    seconds = None if time is None else seconds_of("--for", time, unit="s")
+    return LookLimit(None if steps is None else int(steps), seconds)
 
 
 def _companion(serve: bool, port: int | None) -> Companion | None:

@@ -198,7 +198,7 @@ def logs(file: Path, file2: Path | None, **asked: Any) -> None:
     Knows tqdm, mmcv, Lightning, Hugging Face, KAIR, timm, JSON lines and key=value. For others give --pattern with
     named groups: step, its (steps/s), samples (samples/s), time and data_time (seconds a step), loss, batch.
     """
-    from flatout.app.logs import LogsRequest, run_logs
+    from flatout.app.runs import LogsRequest, run_logs
 
     files = [file] if file2 is None else [file, file2]
     click.echo(run_logs(LogsRequest(files, **asked)), nl=False)

@@ -33,7 +33,7 @@ class Address:
 
     def invitation(self, path: str = "/") -> str:
         """What to tell the user: the address, and how to reach it from elsewhere."""
-        tunnel = f"ssh -N -L {self.port}:{_bracketed(self.socket.getsockname()[0])}:{self.port} {_user()}@{_machine()}"
+        tunnel = f"ssh -N -L {self.port}:{_bracketed(self.socket.getsockname()[0])}:{self.port} {_login()}"
         return f"flatout: dashboard at {self.url(path)}\nflatout: from another machine: {tunnel}\n"
 
 
@@ -46,7 +46,7 @@ def listen(host: str = "127.0.0.1", port: int | None = None) -> Address:
     if not _is_loopback(host):
         raise FlatoutError(
             f"--host must be an address of this machine alone (127.0.0.1, ::1, localhost), got {host!r}; "
-            f"from another one: ssh -N -L {wanted}:127.0.0.1:{wanted} {_user()}@{_machine()}"
+            f"from another one: ssh -N -L {wanted}:127.0.0.1:{wanted} {_login()}"
         )
     host = "127.0.0.1" if host == "localhost" else host
     # Without a wish, one that is taken is no reason to fail: the next, and at last any.
@@ -94,12 +94,10 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _user() -> str:
+def _login() -> str:
+    """Who would log in here, and where."""
     try:
-        return getpass.getuser()
+        user = getpass.getuser()
     except (KeyError, OSError):
-        return "user"  # a container may run a number that has no name
-
-
-def _machine() -> str:
-    return socket.gethostname()
+        user = "user"  # a container may run a number that has no name
+    return f"{user}@{socket.gethostname()}"

@@ -36,6 +36,7 @@ class Companion:
     def start(self, path: Path) -> None:
         """Show the run at `path`. What it has to know goes by a pipe: the token is in no list of processes."""
         listening = self._address.socket
+        already = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
         order = {"fd": listening.fileno(), "token": self._address.token, "path": str(path.absolute())}
         try:
             self._process = subprocess.Popen(
@@ -45,7 +46,7 @@ class Companion:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=(listening.fileno(),),
-                env={**os.environ, "PYTHONPATH": os.pathsep.join([_PACKAGES, *_python_path()])},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join([_PACKAGES, *already])},
                 # Ctrl-C is for the script. A group of its own, not a session: the kernel shares cores out by session,
                 # so in one of its own it would not give way.
                 process_group=0,
@@ -62,10 +63,6 @@ class Companion:
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):  # it was killed
                 self._process.stdin.close()
-
-
-def _python_path() -> list[str]:
-    return [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
 
 
 def accompany() -> None:

@@ -16,6 +16,8 @@ from flatout.launch.live import LiveVerdict
 from flatout.records.report import RunReport
 from flatout.report.dashboard import chinese_of
 from flatout.report.json import to_json
+from flatout.report.overview import spent_on
+from flatout.words import english
 
 # Between two looks: at least this long, and with wide bins, where there is less that is new, up to that long.
 _LOOK_S, _LONGEST_LOOK_S = 3.0, 5.0
@@ -25,7 +27,20 @@ _SHORTEST_S = 0.1
 _LINGER_S = 20.0
 _LAST_WORDS_S = 2.0
 # Of a report, what the page shows.
-_SHOWN = ("run", "throughput", "phases", "gpu", "verdict", "next", "findings", "overhead", "host", "workers", "notices")
+_SHOWN = (
+    "run",
+    "throughput",
+    "phases",
+    "gpu",
+    "verdict",
+    "next",
+    "findings",
+    "overhead",
+    "host",
+    "workers",
+    "notices",
+    "machine",
+)
 _T = TypeVar("_T")
 # Messages that may wait for one client; at one every few seconds, what is not read by then is read by nobody.
 _MOST_WAITING = 8
@@ -79,14 +94,14 @@ class Hub:
             while True:
                 if self._clients:
                     await self._serve()
-                if not await self._is_woken() and not self._clients:
+                if not await self._wait_to_be_woken() and not self._clients:
                     break
         except Exception as error:
             # Deleted while it was shown, or damaged: said on the page, and the others go on.
             self._end(list(self._clients), event_bytes("trouble", {"why": f"{type(error).__name__}: {error}"}))
         self._on_idle()
 
-    async def _is_woken(self) -> bool:
+    async def _wait_to_be_woken(self) -> bool:
         """Wait until somebody comes or it is time to look again. Where nobody is, there is nothing to look for."""
         assert self._reading is not None
         look_s = min(max(_LOOK_S, self._reading.bin_s), _LONGEST_LOOK_S)
@@ -158,7 +173,9 @@ def _look(reading: RunReader, with_history: bool) -> tuple[bytes, bytes]:
 
 def verdict_of(report: RunReport) -> dict[str, Any]:
     whole = to_json(report)
-    return {**{name: whole[name] for name in _SHOWN}, "chinese": chinese_of(report)}
+    shown = {name: whole[name] for name in _SHOWN}
+    parts = [(english(part), share) for part, share in spent_on(report)]
+    return {**shown, "spent_on": parts, "chinese": chinese_of(report)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,9 +54,10 @@ class RunList:
         paths = run_paths(self._root) if self._only is None else [self._only]
         before, self._known = self._known, {}
         for path in paths:
-            mark = _mark(path)
+            mark = tuple(_changed_ns(path / name) for name in (NAME, SUMMARY))
             known = before.get(path)
-            if known is None or known[0] != mark or _is_stale(known[2].line, now_s - known[1]):
+            is_growing = known is not None and known[2].line.state == "running"
+            if known is None or known[0] != mark or (is_growing and now_s - known[1] >= _RUNNING_AGAIN_S):
                 known = (mark, now_s, ListedRun(key_of(path), path, run_line(path)))
             self._known[path] = known
 
@@ -65,16 +66,8 @@ def key_of(path: Path) -> str:
     return hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:16]
 
 
-def _mark(path: Path) -> tuple[int, ...]:
-    return tuple(_changed_ns(path / name) for name in (NAME, SUMMARY))
-
-
 def _changed_ns(file: Path) -> int:
     try:
         return file.stat().st_mtime_ns
     except OSError:
         return 0
-
-
-def _is_stale(line: RunLine, age_s: float) -> bool:
-    return line.state == "running" and age_s >= _RUNNING_AGAIN_S

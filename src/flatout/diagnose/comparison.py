@@ -14,11 +14,11 @@ Settings = dict[tuple[str, str], Any]
 # Names of single objects and counters: they differ between two runs of the very same thing.
 _LOADER_ASIDE = {"id", "file", "line", "paths", "dataset", "class"}
 _TORCH_ASIDE = {
-    *("training_loaders", "compile_s", "compiled_frames", "anomaly_operations", "convolution_share"),
-    *("grad_dtypes", "convolution_layouts", "version"),
+    *("training_loaders", "compile_s", "compiled_frames", "anomaly_operations", "anomaly_ms", "convolution_share"),
+    *("grad_dtypes", "grad_elements", "float64_factors", "convolution_layouts", "version"),
 }
-_OPTIMIZER_ASIDE = {"id", "class", "params", "groups"}
-_ENVIRONMENT_ASIDE = {"telemetry_ms_per_tick", "variables", "data_filesystems"}
+_OPTIMIZER_ASIDE = {"id", "class", "params", "groups", "bytes"}
+_ENVIRONMENT_ASIDE = {"telemetry_ms_per_tick", "variables", "data_filesystems", "neighbours"}
 _OBJECT = re.compile(r"loader|optimizer")
 _OPTION = re.compile(r"--?[A-Za-z]")
 
@@ -36,9 +36,9 @@ def compare_settings(before: RunReport, after: RunReport) -> tuple[SettingChange
             changed.append(SettingChange(group, "", "there" if here[0] else None, "there" if here[1] else None))
             continue
         for name in dict.fromkeys([*here[0], *here[1]]):
-            values = (here[0].get(name), here[1].get(name))
-            if not _equal(*values):
-                changed.append(SettingChange(group, name, *values))
+            value, other = (side.get(name) for side in here)
+            if value != other or isinstance(value, bool) != isinstance(other, bool):
+                changed.append(SettingChange(group, name, value, other))
     return tuple(changed)
 
 
@@ -66,9 +66,10 @@ def compare_findings(
     """Gone, new, and stayed. A finding that moved to another line of its file with an edit has stayed."""
     old, new = _findings(before), _findings(after)
     gone, fresh = list(old), list(new)
-    for is_same in (_exactly, _alike):
+    for at_its_line in (True, False):
         for finding in tuple(fresh):
-            twin = next((other_finding for other_finding in gone if is_same(other_finding, finding)), None)
+            alike = (other for other in gone if _alike(other, finding))
+            twin = next((other for other in alike if not at_its_line or other.location == finding.location), None)
             if twin is not None:
                 gone.remove(twin)
                 fresh.remove(finding)
@@ -80,21 +81,17 @@ def _findings(reports: Sequence[RunReport]) -> list[Finding]:
     found: list[Finding] = []
     for report in reports:
         for finding in report.findings:
-            agreed = sum(any(_alike(other_finding, finding) for other_finding in other.findings) for other in reports)
-            if 2 * agreed > len(reports) and (
-                report is reports[0] or not any(_alike(other_finding, finding) for other_finding in found)
-            ):
+            agreed = sum(any(_alike(seen, finding) for seen in other.findings) for other in reports)
+            is_new = report is reports[0] or not any(_alike(known, finding) for known in found)
+            if 2 * agreed > len(reports) and is_new:
                 found.append(finding)
     return found
 
 
-def _exactly(finding: Finding, other: Finding) -> bool:
-    return finding.code == other.code and finding.location == other.location
-
-
-def _alike(other_finding: Finding, other: Finding) -> bool:
-    files = [None if finding.location is None else finding.location.file for finding in (other_finding, other)]
-    return other_finding.code == other.code and files[0] == files[1]
+def _alike(finding: Finding, other: Finding) -> bool:
+    """Of the same problem in the same file."""
+    file, other_file = (None if found.location is None else found.location.file for found in (finding, other))
+    return finding.code == other.code and file == other_file
 
 
 def _mean(reports: Sequence[RunReport], phase: str, figure: str) -> float:
@@ -116,17 +113,16 @@ def _settings(report: RunReport) -> Settings:
         group = "optimizer" if place == 0 else f"optimizer {place + 1}"
         found |= {(group, "class"): name} | _plain(group, optimizer, _OPTIMIZER_ASIDE)
     found |= _plain("torch", live.get("torch", {}), _TORCH_ASIDE)
-    found |= {("remedy", state.id): _remedy(state.value, state.state) for state in report.remedies}
+    found |= {
+        ("remedy", remedy.id): remedy.value if remedy.state == "applied" else f"{remedy.value} ({remedy.state})"
+        for remedy in report.remedies
+    }
     found |= {("versions", "torch"): report.run.torch, ("versions", "python"): report.run.python}
     found |= {("run", "device"): report.run.device, ("run", "ranks"): report.run.ranks}
     found |= _plain("machine", environment, _ENVIRONMENT_ASIDE)
     variables = environment.get("variables")
     found |= _plain("variable", variables if isinstance(variables, dict) else {}, set())
     return found
-
-
-def _remedy(value: object, state: str) -> object:
-    return value if state == "applied" else f"{value} ({state})"
 
 
 def _plain(group: str, values: dict[str, Any], aside: Iterable[str]) -> Settings:
@@ -152,7 +148,3 @@ def _command(argv: Sequence[str]) -> Settings:
         else:
             found["command", name] = True
     return found
-
-
-def _equal(value: object, other: object) -> bool:
-    return value == other and isinstance(value, bool) == isinstance(other, bool)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from flatout.diagnose.ledger import divide_step
 from flatout.diagnose.loaders import main_cpu_share, process_use, same_loaders, waits, worker_pids
-from flatout.diagnose.ranks import Floats, Rank
+from flatout.diagnose.ranks import Floats, Rank, told
 from flatout.diagnose.resources import (
     device_ms_by_rank,
     evaluations,
@@ -22,17 +24,27 @@ from flatout.diagnose.resources import (
 )
 from flatout.diagnose.settings import read_configuration
 from flatout.diagnose.sites import line_samples, slowest_lines
-from flatout.diagnose.source_text import DATA_PARALLEL, first_match, source_lines, whole_file
+from flatout.diagnose.source_text import DATA_PARALLEL, FLOAT64, first_match, source_lines, whole_file
+from flatout.diagnose.windows import (
+    backward_again,
+    find_holders,
+    growing_calls,
+    heavy_lines,
+    needless_calls,
+    op_costs,
+    picked_tables,
+)
 from flatout.diagnose.workers import (
     bytes_from_workers,
     caches,
     file_bytes,
+    ledger_of_workers,
     narrow_copies,
     own_stream_copies,
     padding,
     worker_lines,
 )
-from flatout.records.evidence import Evidence, LoaderUse, Series
+from flatout.records.evidence import Evidence, LoaderUse, Series, StepMemory
 from flatout.records.report import PHASES, LineCost, Location, RunReport
 from flatout.store.run import StoredRun
 
@@ -42,6 +54,9 @@ _MOST_LINES = 300
 # From here on a collection was of all objects: the young ones are looked through within microseconds.
 _COLLECTED_S = 0.002
 _GC = PHASES.index("gc")
+# Waits and pauses of the training thread. Steps that tell how its own work differs from one to the next.
+_NOT_OWN = [PHASES.index(name) for name in ("data", "sync", "eval", "checkpoint", "logging")]
+_MOST_SPREAD = 256
 # Of a step's time, from which a line's file is read whole; and how many such files.
 _DEAR, _MOST_FILES = 0.0005, 20
 # Series of one value a tick: name, source, column.
@@ -83,8 +98,10 @@ def gather_evidence(run: StoredRun, ranks: Sequence[Rank], report: RunReport) ->
     lines = slowest_lines(ranks, report.phases, _MOST_LINES)
     in_workers = worker_lines(run, ranks, training)
     gpus = gpu_states(run, ranks)
+    costs = op_costs(ranks, report.phases)
+    ledger, interpreter = divide_step(run, ranks, report.phases, costs)
     return Evidence(
-        report=report,
+        report=replace(report, worker_ledger=ledger_of_workers(run, ranks, training)),
         loaders=loaders,
         cpus=_cpus(report.environment),
         samples_per_step=_samples_per_step(report),
@@ -103,7 +120,7 @@ def gather_evidence(run: StoredRun, ranks: Sequence[Rank], report: RunReport) ->
         worker_lines=in_workers,
         caches=caches(run, ranks, training),
         file_bytes=file_bytes(run, ranks, training),
-        torch_states=tuple(v for rank in ranks[:1] for v in rank.recording.values("torch") if isinstance(v, dict)),
+        torch_states=tuple(state for rank in ranks[:1] for state in told(rank.recording, "torch")),
         optimizers_met=sum(len(rank.recording.values("optimizer")) for rank in ranks[:1]),
         median_step_ms=_median_step_ms(ranks),
         collecting_share=_collecting_share(ranks),
@@ -112,7 +129,39 @@ def gather_evidence(run: StoredRun, ranks: Sequence[Rank], report: RunReport) ->
         own_stream_copies=own_stream_copies(ranks),
         padding=padding(ranks, training),
         line_looks=line_samples(ranks),
+        compile_ms=_compile_ms(ranks),
+        ledger=ledger,
+        op_costs=costs,
+        step_spread=_step_spread(ranks),
+        needless_calls=needless_calls(ranks, report.phases),
+        backward_again=backward_again(ranks, report.phases),
+        step_memory=_step_memory(ranks),
+        holders=find_holders(run, ranks),
+        float64_at=_float64_at(run, report, lines),
+        picked_tables=picked_tables(ranks, report.phases),
+        heavy_lines=heavy_lines(ranks),
+        growing_calls=growing_calls(ranks, report.phases),
+        interpreter=interpreter,
     )
+
+
+def _float64_at(run: StoredRun, report: RunReport, lines: Sequence[LineCost]) -> Location | None:
+    torch: dict[str, Any] = report.live.get("torch", {})  # type: ignore[assignment]
+    if "float64" not in (torch.get("grad_dtypes") or {}):
+        return None
+    matches = (first_match(run, lines, pattern) for pattern in FLOAT64)
+    return next((place for place in matches if place is not None), None)
+
+
+def _step_memory(ranks: Sequence[Rank]) -> StepMemory | None:
+    for rank in ranks[:1]:
+        notes = told(rank.recording, "memory")
+        if not notes or not len(rank.steady):
+            return None
+        pairs = zip(notes[-1].get("steps", ()), notes[-1].get("bytes", ()), strict=False)
+        steady = [(float(step), float(size)) for step, size in pairs if step >= rank.first_steady]
+        return StepMemory(tuple(step for step, _ in steady), tuple(size for _, size in steady))
+    return None
 
 
 def _files(run: StoredRun, lines: Sequence[LineCost]) -> dict[str, str]:
@@ -122,10 +171,29 @@ def _files(run: StoredRun, lines: Sequence[LineCost]) -> dict[str, str]:
     return {name: text for name, text in texts.items() if text}
 
 
+def _compile_ms(ranks: Sequence[Rank]) -> float | None:
+    known = [(rank.compile_s, rank.steady.total) for rank in ranks]
+    each = [1e3 * seconds / steps for seconds, steps in known if seconds is not None and steps]
+    return float(np.mean(each)) if each else None
+
+
 def _median_step_ms(ranks: Sequence[Rank]) -> float | None:
     each = [rank.steady.wall_s / np.maximum(rank.steady.count, 1.0) for rank in ranks]
     joined = np.concatenate(each) if each else np.empty(0)
     return 1e3 * float(np.median(joined)) if len(joined) else None
+
+
+def _step_spread(ranks: Sequence[Rank]) -> tuple[float, ...]:
+    """Of the first rank, a stretch from the middle of its steady steps."""
+    if not ranks or not len(ranks[0].steady):
+        return ()
+    steady = ranks[0].steady
+    first = max(0, (len(steady) - _MOST_SPREAD) // 2)
+    chosen = slice(first, first + _MOST_SPREAD)
+    own_s = steady.wall_s[chosen] - steady.phase_s[chosen][:, _NOT_OWN].sum(axis=1, dtype=np.float64)
+    own_s = np.maximum(own_s / steady.count[chosen], 0.0)
+    mean = float(own_s.mean())
+    return tuple((own_s / mean).tolist()) if mean > 0 else ()
 
 
 def _collecting_share(ranks: Sequence[Rank]) -> float | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flatout.diagnose.ranks import Floats, Rank, during_steps, reduce_known
+from flatout.diagnose.ranks import Floats, Rank, during_steps, reduce_known, told
 from flatout.records.evidence import LoaderUse, Waiting, WorkerProcesses
 from flatout.records.report import PHASES, WorkerCost
 from flatout.store.recording import Recording
@@ -24,6 +24,7 @@ _LATE = 2.0
 # A mean over fewer steps tells nothing.
 _FEWEST_STEPS = 8
 _FEWEST_SAMPLES = 3
+_FIRST = ("first_ns", "first_samples")
 
 
 @dataclass(slots=True)
@@ -37,6 +38,9 @@ class _Fetching:
     collate_s: float = 0.0
     alive_s: float = 0.0
     slowest_s: float = 0.0
+    # The first batch of each process.
+    first_s: float = 0.0
+    first_samples: float = 0.0
     startups_s: list[float] = field(default_factory=list)
 
 
@@ -44,8 +48,8 @@ def same_loaders(recording: Recording) -> dict[int, int]:
     """Loader numbers by the first with the same place and settings: a script may make its loader anew every epoch."""
     first: dict[str, int] = {}
     numbers: dict[int, int] = {}
-    for value in recording.values("loader"):
-        if isinstance(value, dict) and isinstance(value.get("id"), int):
+    for value in told(recording, "loader"):
+        if isinstance(value.get("id"), int):
             number = value["id"]
             settings = repr(sorted((name, item) for name, item in value.items() if name != "id"))
             numbers[number] = first.setdefault(settings, number)
@@ -70,6 +74,7 @@ def worker_costs(run: StoredRun, ranks: Sequence[Rank]) -> tuple[WorkerCost, ...
 def _add(recording: Recording, loaders: dict[int, _Fetching], ranks: Sequence[Rank]) -> None:
     names = ("worker", "start_ns", "end_ns", "batches", "samples", "fetch_ns", "collate_ns", "max_batch_ns")
     columns = {name: recording.column("fetch", name).astype(np.float64) for name in names}
+    first = {name: np.nan_to_num(recording.column("fetch", name).astype(np.float64)) for name in _FIRST}
     first_fetch_ns = int(recording.column("fetch", "start_ns").min())
     in_worker = recording.facts.get("role") == "worker"
     start = _started_by(recording, first_fetch_ns, ranks) if in_worker else None
@@ -82,6 +87,8 @@ def _add(recording: Recording, loaders: dict[int, _Fetching], ranks: Sequence[Ra
         fetching.samples += float(columns["samples"][mine].sum())
         fetching.fetch_s += float(columns["fetch_ns"][mine].sum()) * 1e-9
         fetching.collate_s += float(columns["collate_ns"][mine].sum()) * 1e-9
+        fetching.first_s += float(first["first_ns"][mine].sum()) * 1e-9
+        fetching.first_samples += float(first["first_samples"][mine].sum())
         alive_ns = columns["end_ns"][mine] - columns["start_ns"][mine]
         fetching.alive_s += float(np.maximum(alive_ns, 0.0).sum()) * 1e-9
         fetching.slowest_s = max(fetching.slowest_s, float(columns["max_batch_ns"][mine].max()) * 1e-9)
@@ -146,14 +153,17 @@ def _queue_depth(ranks: Sequence[Rank]) -> float | None:
 
 def _cost(loader: int, fetching: _Fetching, depth: float | None) -> WorkerCost:
     workers = {worker for worker in fetching.workers if worker >= 0}
-    samples = max(1.0, fetching.samples)
     busy_s = fetching.fetch_s + fetching.collate_s
+    # What a process does once, with its first batch, is part of its start.
+    later = fetching.samples - fetching.first_samples
+    part = 1.0 - fetching.first_s / busy_s if later > 0 and busy_s > 0 else 1.0
+    samples = max(1.0, later if later > 0 else fetching.samples)
     return WorkerCost(
         loader=loader,
         workers=len(workers),
         samples=int(fetching.samples),
-        fetch_ms_per_sample=1e3 * fetching.fetch_s / samples,
-        collate_ms_per_sample=1e3 * fetching.collate_s / samples,
+        fetch_ms_per_sample=1e3 * part * fetching.fetch_s / samples,
+        collate_ms_per_sample=1e3 * part * fetching.collate_s / samples,
         slowest_batch_ms=1e3 * fetching.slowest_s,
         busy_share=min(1.0, busy_s / fetching.alive_s) if workers and fetching.alive_s > 0 else None,
         startup_s=float(np.median(fetching.startups_s)) if fetching.startups_s else None,

@@ -11,7 +11,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.records.report import PHASES
+from flatout.diagnose.steady import Known, StepTimes, find_steady, step_error, warmup_causes
+from flatout.records.report import PHASES, Location, Warmup
 from flatout.store.recording import Recording
 from flatout.store.rows import Rows
 from flatout.store.run import StoredRun
@@ -22,13 +23,11 @@ _NEGATIVE = 1 << 63
 Floats = NDArray[np.float64]
 # A report asks more than once, and a million steps take half a second to arrange.
 _ARRANGED: WeakKeyDictionary[StoredRun, tuple[Rank, ...]] = WeakKeyDictionary()
-_FEWEST = 4
-_WINDOW = 5
-_MOST_OF_RUN = 0.2
-_CLOSE = 0.25
-_SLOW = 2.0
-# The typical step is known well enough from this many.
-_TYPICAL_FROM = 20_000
+_DATA = PHASES.index("data")
+# CUDA queues some 1,024 launches, and the step of a very small model makes 32.
+_MOST_QUEUED = 32
+# What a script does now and then between its steps: no part of what a step takes.
+_PAUSES = tuple(PHASES.index(name) for name in ("eval", "checkpoint", "logging"))
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,17 @@ class Steps:
     def __len__(self) -> int:
         return len(self.wall_s)
 
-    def since(self, first: int) -> Steps:
-        return Steps(*(getattr(self, column.name)[first:] for column in fields(self)))
+    def where(self, chosen: NDArray[np.bool_]) -> Steps:
+        # Views of the arrays where nothing is left out in between: a million steps are not copied.
+        first = int(np.argmax(chosen)) if chosen.any() else len(chosen)
+        part: Any = slice(first, None) if chosen[first:].all() else chosen
+        return Steps(*(getattr(self, column.name)[part] for column in fields(self)))
+
+    @cached_property
+    def training_s(self) -> Floats:
+        """Seconds of one step of each record, without evaluations, checkpoints and logging."""
+        paused_s = self.phase_s[:, _PAUSES].sum(axis=1, dtype=np.float64)
+        return np.asarray(np.maximum(self.wall_s - paused_s, 1e-3 * self.wall_s) / self.count)
 
     @cached_property
     def total(self) -> int:
@@ -91,7 +99,14 @@ class Rank:
     lines: Recording | None
     steps: Steps
     steady: Steps
-    warmup_steps: int
+    is_steady: NDArray[np.bool_]
+    warmup: Warmup
+    # Seconds of the steady part that went into compiling; None where it was not recorded step by step.
+    compile_s: float | None = None
+
+    @property
+    def warmup_steps(self) -> int:
+        return self.warmup.steps
 
     @property
     def number(self) -> int | None:
@@ -120,6 +135,11 @@ class Rank:
         start = self.recording.facts.get("start_ns")
         return start if isinstance(start, int) else int(self.steps.start_ns[0])
 
+    @property
+    def first_steady(self) -> int:
+        """The number of the first steady step."""
+        return int(self.steady.index[0]) - int(self.steady.count[0]) + 1 if len(self.steady) else 0
+
     def last_seen_ns(self) -> int:
         """The end of its last record, by its own host's clock."""
         ends = [int(self.steps.start_ns[-1]) + int(self.steps.wall_s[-1] * 1e9)] if len(self.steps) else [0]
@@ -143,10 +163,94 @@ def _arranged(run: StoredRun) -> tuple[Rank, ...]:
     for recording in run.recordings:
         if recording.count("step") and recording.facts.get("role") != "worker":
             steps = read_steps(recording)
-            first = warmup_length(steps.wall_s / steps.count)
-            warmup = int(steps.count[:first].sum())
-            ranks.append(Rank(recording, run.lines_of(recording), steps, steps.since(first), warmup))
+            is_steady, warmup = divide_steps(recording, steps)
+            steady = steps.where(is_steady)
+            compile_s = float(_compile_seconds(recording, steps)[is_steady].sum())
+            is_told = bool(recording.values("compile"))
+            lines = run.lines_of(recording)
+            ranks.append(Rank(recording, lines, steps, steady, is_steady, warmup, compile_s if is_told else None))
     return tuple(sorted(ranks, key=lambda rank: (rank.number is None, rank.number or 0, rank.recording.path.name)))
+
+
+def divide_steps(recording: Recording, steps: Steps) -> tuple[NDArray[np.bool_], Warmup]:
+    """Which steps are steady, and what the others were busy with."""
+    times = StepTimes(
+        step_s=steps.training_s,
+        count=steps.count,
+        data_s=steps.phase_s[:, _DATA] / steps.count,
+        compile_s=_compile_seconds(recording, steps),
+        epochs=_epoch_starts(recording, steps),
+    )
+    known = _known(recording)
+    part = find_steady(times, known)
+    steady_s = steps.training_s[part.is_steady]
+    warm = ~part.is_steady
+    return part.is_steady, Warmup(
+        steps=int(steps.count[warm].sum()),
+        seconds=float(steps.wall_s[warm].sum()),
+        causes=warmup_causes(times, part, known),
+        steady_steps=int(steps.count[part.is_steady].sum()),
+        step_error=step_error(steady_s),
+        varied_ms=part.varied_ms,
+    )
+
+
+def _compile_seconds(recording: Recording, steps: Steps) -> Floats:
+    """What the compiler took in each record of steps: booked on the longest of those that were read together."""
+    taken_s = np.zeros(len(steps))
+    for compiled in recording.values("compile"):
+        first, end = np.searchsorted(steps.index, (compiled["after"], compiled["index"]), side="right").tolist()
+        if end > first:
+            longest = first + int(np.argmax(steps.wall_s[first:end]))
+            taken_s[longest] = min(compiled["seconds"], steps.wall_s[longest])
+    return taken_s
+
+
+def _epoch_starts(recording: Recording, steps: Steps) -> NDArray[np.int64]:
+    """Records in which the loader that trains was begun again."""
+    loaders = _last_state(recording).get("training_loaders") or ()
+    numbers, begun_ns = recording.column("epoch", "loader"), recording.column("epoch", "start_ns")
+    if loaders:
+        begun_ns = begun_ns[np.isin(numbers, list(loaders))]
+    return np.searchsorted(steps.start_ns, np.sort(begun_ns), side="right").astype(np.int64) - 1
+
+
+def _known(recording: Recording) -> Known:
+    state = _last_state(recording)
+    workers = recording.column("epoch", "workers")
+    made = told(recording, "loader")
+    ahead = [int(loader.get("num_workers") or 0) * int(loader.get("prefetch_factor") or 0) for loader in made]
+    on_device = state.get("device_name") is not None
+    return Known(
+        has_workers=bool(len(workers) and workers.max() > 0),
+        prefetched=max(ahead, default=0),
+        queued=_MOST_QUEUED if on_device else 0,
+        searches_cudnn=on_device and bool(state.get("cudnn_benchmark")),
+        compile_s=float(state.get("compile_s") or 0.0),
+    )
+
+
+def _last_state(recording: Recording) -> dict[str, Any]:
+    states = told(recording, "torch")
+    return states[-1] if states else {}
+
+
+def told(recording: Recording, what: str) -> list[dict[str, Any]]:
+    """Texts of this name, in the order they were written; what is no record is none of ours."""
+    return [value for value in recording.values(what) if isinstance(value, dict)]
+
+
+def call_sites_of(recording: Recording) -> dict[int, tuple[Location, str, str]]:
+    """Where each call site is, its function and its operation, by its number."""
+    return {
+        site["id"]: (
+            Location(str(site.get("file", "")), int(site.get("line") or 0)),
+            str(site.get("function", "")),
+            str(site.get("op", "")),
+        )
+        for site in told(recording, "site")
+        if "id" in site
+    }
 
 
 def first_recordings(run: StoredRun, ranks: Sequence[Rank]) -> list[Recording]:
@@ -213,31 +317,3 @@ def reduce_known(values: Floats, reduce: Callable[[Floats], Any] = np.mean) -> f
     """The mean (or median, maximum …) of those that were measured; None where none was."""
     known = values[np.isfinite(values)]
     return float(reduce(known)) if len(known) else None
-
-
-# Where a run has settled: the steps before that (first batch, compilation, allocator, autotuning) are warm-up.
-
-
-def warmup_length(step_s: NDArray[np.float64]) -> int:
-    """How many steps at the beginning are warm-up.
-
-    The typical step is the median of the second half. Leading steps are warm-up while they take over twice that, or
-    while the median of five steps from there is over a quarter off it. At most a fifth of the run is warm-up (but a
-    slow first step always may be); a run that has not settled by then varies by nature and only loses its slow head.
-    Fewer than four steps are all kept.
-    """
-    count = len(step_s)
-    if count < _FEWEST:
-        return 0
-    typical = float(np.median(step_s[count // 2 :][-_TYPICAL_FROM:]))
-    most = max(1, int(count * _MOST_OF_RUN))
-    slow_head = 0
-    while slow_head < most and step_s[slow_head] > _SLOW * typical:
-        slow_head += 1
-    for first in range(slow_head, most + 1):
-        window = step_s[first : first + _WINDOW]
-        if abs(float(np.median(window)) - typical) <= _CLOSE * typical and window[0] <= _SLOW * typical:
-            return first
-        if first >= _TYPICAL_FROM:
-            break
-    return slow_head

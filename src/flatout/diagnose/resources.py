@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
 
-from flatout.diagnose.evaluations import evaluated_at
 from flatout.diagnose.ranks import Floats, Rank, during_steps, keep_rows, reduce_known
+from flatout.diagnose.source_text import evaluated_at
 from flatout.records.evidence import Evaluations, GpuState, OomKill
 from flatout.records.report import PHASES, GpuUse, HostUse, LineCost
 from flatout.records.sample import ROLES, THROTTLE_REASONS, Role, throttle_names
@@ -215,8 +215,7 @@ def _timeline(ranks: Sequence[Rank]) -> tuple[float | None, float | None, dict[s
         recording = rank.recording
         if not recording.count("device") or not len(rank.steady):
             continue
-        first = int(rank.steady.index[0]) - int(rank.steady.count[0]) + 1
-        steady = recording.column("device", "index") >= first
+        steady = recording.column("device", "index") >= rank.first_steady
         for name in _TIMES:
             times[name].append(np.asarray(recording.column("device", f"{name}_ms")[steady], np.float64))
         boundaries += float(np.nansum(recording.column("device", "boundaries")[steady]))
@@ -261,3 +260,24 @@ def totals(t_s: Floats, values: Floats) -> tuple[Floats, Floats]:
         return np.empty(0), np.empty(0)
     moments, moment = np.unique(t_s[known], return_inverse=True)
     return moments, np.bincount(moment, weights=values[known]).astype(np.float64)
+
+
+def sampled_curves(
+    run: StoredRun, wanted: Sequence[tuple[str, str, str, float]]
+) -> Iterator[tuple[str, Floats, Floats]]:
+    """By name, source, column and factor: name, moments and values.
+
+    Of each GPU by itself, its number put into the name; of other sources the sum over all rows of a moment.
+    """
+    for name, source, column, factor in wanted:
+        rows = run.rows(source)
+        if rows is None or not len(rows.values):
+            continue
+        t_s, values = rows.column("t_s"), rows.column(column)
+        if source != "gpu":
+            moments, together = totals(t_s, values)
+            yield name, moments, together * factor
+            continue
+        gpu = rows.column("gpu")
+        for number in np.unique(gpu[np.isfinite(gpu)]).tolist():
+            yield name.format(gpu=int(number)), t_s[gpu == number], values[gpu == number] * factor

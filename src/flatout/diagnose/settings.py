@@ -24,6 +24,8 @@ from flatout.source.syntax.config_files import (
     parse_config,
     torch_setting,
 )
+from flatout.source.syntax.module import parse_text
+from flatout.source.syntax.nodes import has_star_arguments
 from flatout.store.run import StoredRun
 
 _WORDS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
@@ -251,34 +253,21 @@ def _in_common(trees: Sequence[ConfigValues]) -> ConfigValues:
 
 def keywords(text: str, line: int) -> dict[str, str] | None:
     """Keyword → "literal" or "computed", of the one DataLoader call that holds this line; None where it is unclear."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
     calls = [
-        node for node in ast.walk(tree) if isinstance(node, ast.Call) and _makes_loader(node) and _holds(node, line)
+        call
+        for call, _ in parse_text(text).calls.get("DataLoader", ())
+        if call.lineno <= line <= (call.end_lineno or call.lineno)
     ]
     if len(calls) != 1:
         return None
     call = calls[0]
     # What `**settings` or a third positional argument brings cannot be read off here.
-    if len(call.args) > 1 or any(isinstance(argument, ast.Starred) for argument in call.args):
-        return None
-    if any(keyword.arg is None for keyword in call.keywords):
+    if len(call.args) > 1 or has_star_arguments(call):
         return None
     return {
         str(keyword.arg): "literal" if isinstance(keyword.value, ast.Constant) else "computed"
         for keyword in call.keywords
     }
-
-
-def _makes_loader(call: ast.Call) -> bool:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    return name == "DataLoader"
-
-
-def _holds(node: ast.Call, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 # Configured against live: every setting that somebody wrote down, and what the living objects had in its place.

@@ -11,20 +11,20 @@ import ast
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Literal, Protocol, TypeVar
 
 from flatout.diagnose.source_text import noted_lines
-from flatout.problems.prediction import device_work_ms
+from flatout.model.measured import device_work_ms
 from flatout.records.evidence import Evidence, LoaderUse
-from flatout.records.message import NOTHING, message
+from flatout.records.message import NOTHING, Message, message
 from flatout.records.report import Finding, Location
 from flatout.records.source import SYNTAX, UNUSED, CheckReport, Measured, MeasuredRun, Place, Severity, SourceFinding
 from flatout.source.project.project import Project
 from flatout.source.syntax.module import Module
-from flatout.source.syntax.nodes import LOOPS, children, walk_scope
+from flatout.source.syntax.nodes import LOOPS, Def, children, walk_scope
 from flatout.store.run import StoredRun
 
 # Of a step: two equal runs differ by as much.
@@ -159,11 +159,12 @@ class CostJudge:
             return self._at_lines(finding)
         if (live := self._live(finding, use)) is not None:
             return live
+        if not use.trains:
+            return _not_measured("check.cannot_tell")
         waits_ms = self._run.starved_ms
         words = message("check.step_waits", ms=waits_ms)
-        if use.trains and waits_ms < FREE * self._run.step_ms:
-            return Measured("free", waits_ms, waits_ms / self._run.step_ms, words)
-        return Measured("not_measured", words=words if use.trains else message("check.cannot_tell"))
+        is_free = waits_ms < FREE * self._run.step_ms
+        return self._free(waits_ms, words) if is_free else Measured("not_measured", words=words)
 
     def _pause(self, finding: SourceFinding) -> Measured:
         spots = self.standing.lines_of(finding.place)
@@ -175,8 +176,7 @@ class CostJudge:
             return self._cost(ms, may_hide=False)
         most_ms = sum(self._run.phase(name).ms for name in _CADENCE)
         if most_ms < FREE * self._run.step_ms:
-            words = message("check.pauses", ms=most_ms)
-            return Measured("free", most_ms, most_ms / self._run.step_ms, words)
+            return self._free(most_ms, message("check.pauses", ms=most_ms))
         return _not_measured("check.cannot_tell")
 
     def _at_lines(self, finding: SourceFinding) -> Measured:
@@ -209,10 +209,12 @@ class CostJudge:
         words = message("check.hidden", ms=ms) if exposed_ms < 0.5 * ms else NOTHING
         return Measured("costs" if exposed_ms >= FREE * step_ms else "free", exposed_ms, exposed_ms / step_ms, words)
 
+    def _free(self, ms: float, words: Message) -> Measured:
+        return Measured("free", ms, ms / self._run.step_ms, words)
+
     def _not_seen(self, finding: SourceFinding) -> Measured:
-        if finding.place.file in self.standing.changed:
-            return _not_measured("check.line_gone")
-        return Measured("not_reached")
+        is_changed = finding.place.file in self.standing.changed
+        return _not_measured("check.line_gone") if is_changed else Measured("not_reached")
 
     def _as_found(self, finding: Finding) -> Measured:
         gain = finding.predicted_gain
@@ -363,38 +365,32 @@ def _common_end(path: str, other: str) -> int:
     return count
 
 
-def _statement_at(tree: ast.Module, place: Place) -> ast.stmt | None:
-    """The innermost statement that the place lies in."""
-    found: ast.stmt | None = None
+def _statements_around(tree: ast.Module, line: int) -> Iterator[ast.stmt]:
+    """All statements that hold a line; those around another one come before it."""
     waiting: list[ast.AST] = list(tree.body)
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
-            if isinstance(node, ast.stmt | ast.ExceptHandler) and not _holds(node, place.line):
-                continue
-            if isinstance(node, ast.stmt) and (found is None or _is_inside(node, found)):
-                found = node
+        if isinstance(node, ast.match_case):
+            waiting += node.body
+        elif isinstance(node, ast.stmt | ast.ExceptHandler) and _holds(node, line):
             waiting += children(node)
-    return found
+            if isinstance(node, ast.stmt):
+                yield node
+
+
+def _statement_at(tree: ast.Module, place: Place) -> ast.stmt | None:
+    """The innermost statement that the place lies in."""
+    around = _statements_around(tree, place.line)
+    return max(around, key=lambda statement: (statement.lineno, statement.col_offset), default=None)
 
 
 def _around(tree: ast.Module, line: int) -> list[ast.stmt]:
     """Functions and loops around a line, the outermost first."""
-    found: list[ast.stmt] = []
-    waiting: list[ast.AST] = list(tree.body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.stmt) and not _holds(node, line):
-            continue
-        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        if isinstance(node, ast.stmt) and (is_function or (isinstance(node, LOOPS) and line >= node.body[0].lineno)):
-            found.append(node)
-        waiting += children(node)
-    return sorted(found, key=lambda statement: statement.lineno)
-
-
-def _is_inside(node: ast.stmt, other: ast.stmt) -> bool:
-    return (node.lineno, node.col_offset) >= (other.lineno, other.col_offset)
+    return [
+        statement
+        for statement in _statements_around(tree, line)
+        if isinstance(statement, Def) or (isinstance(statement, LOOPS) and line >= statement.body[0].lineno)
+    ]
 
 
 def _holds(node: ast.stmt | ast.ExceptHandler, line: int) -> bool:

@@ -38,7 +38,7 @@ _GRACE_S = 1.0
 _INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3[^/\\]*)[/\\]")
 # Messages beside the place where a value takes effect, and beside a call on the way from the training loop.
 _REACHES = ("related.reaches_loader", "related.reaches_switch", "related.reaches_tokenizer")
-_CALLS = ("related.calls",)
+_CALLS = "related.calls"
 # Of the step: what a line has to take before the source alone makes a finding of it.
 _WORTH = 0.05
 
@@ -88,7 +88,7 @@ def _join(run: StoredRun, evidence: Evidence) -> RunReport:
     findings = tuple(_explain_finding(finding, judged, judge, run) for finding in report.findings)
     more = [_as_finding(finding, evidence) for finding in _unreported(judged, report, judge)]
     if more:
-        findings = tuple(rank_findings(drop_consequences([*findings, *more])))
+        findings = tuple(rank_findings(drop_consequences(evidence, [*findings, *more])))
     return replace(report, findings=findings, source=_side(judged, report.findings, project, run))
 
 
@@ -168,7 +168,9 @@ def _explain_finding(finding: Finding, judged: Sequence[SourceFinding], judge: C
     if not same:
         return finding
     if finding.location is None:
-        finding = replace(finding, location=_effect(same[0]))
+        # Where the value takes effect, if it is written at another place.
+        effects = (other.place for other in same[0].related if other.words.id in _REACHES)
+        finding = replace(finding, location=next((Location(place.file, place.line) for place in effects), None))
     here = None if finding.location is None else judge.standing.now(finding.location)
     candidate = next((each for each in same if here in judge.standing.lines_of(each.place)), same[0])
     is_here = here is None or here in judge.standing.lines_of(candidate.place)
@@ -181,7 +183,8 @@ def _explain_finding(finding: Finding, judged: Sequence[SourceFinding], judge: C
     if is_here:
         related = finding.related or _way_there(candidate)
         return replace(finding, location=finding.location or _location(candidate), related=related, fix=fix)
-    if any(name.replace("_", "-") in _options_given(run) for name in _options(candidate.cause)):
+    given = {word.partition("=")[0].replace("_", "-") for word in run.manifest.argv if word.startswith("--")}
+    if any(name.replace("_", "-") in given for name in _options(candidate.cause)):
         return finding  # the command line said so, whatever the default is
     return replace(finding, related=(RelatedLine(_location(candidate), _setting(candidate.cause)),), fix=fix)
 
@@ -203,18 +206,8 @@ def _options(fact: object) -> Iterator[str]:
 
 def _way_there(finding: SourceFinding) -> tuple[RelatedLine, ...]:
     """From where in the loop it is called, and from where in what that calls: these name what could be left out."""
-    calls = [other for other in finding.related if _is_one_of(other.words, _CALLS)]
+    calls = [other for other in finding.related if other.words.id == _CALLS]
     return tuple(RelatedLine(Location(other.place.file, other.place.line), other.words) for other in calls[:2])
-
-
-def _is_one_of(words: Message, ids: Sequence[str]) -> bool:
-    return words.id in ids
-
-
-def _effect(finding: SourceFinding) -> Location | None:
-    """Where the value takes effect that is written at another place; None where it is written where it does."""
-    places = (other.place for other in finding.related if _is_one_of(other.words, _REACHES))
-    return next((Location(place.file, place.line) for place in places), None)
 
 
 def _unreported(judged: Sequence[SourceFinding], report: RunReport, judge: CostJudge) -> list[SourceFinding]:
@@ -284,13 +277,6 @@ def _common_path(files: Iterable[str], run: StoredRun) -> str:
     names = sorted(set(files))
     if not names:
         return ""
-    return _relative_to_run(names[0] if len(names) == 1 else os.path.commonpath(names), run)
-
-
-def _relative_to_run(file: str, run: StoredRun) -> str:
-    inside = os.path.relpath(file, run.manifest.cwd)
-    return file if inside.startswith("..") else inside
-
-
-def _options_given(run: StoredRun) -> set[str]:
-    return {word.partition("=")[0].replace("_", "-") for word in run.manifest.argv if word.startswith("--")}
+    path = names[0] if len(names) == 1 else os.path.commonpath(names)
+    inside = os.path.relpath(path, run.manifest.cwd)
+    return path if inside.startswith("..") else inside

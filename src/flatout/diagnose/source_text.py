@@ -1,20 +1,33 @@
-"""The text of single lines of the user's code, where the file is still as it was when the run began."""
+"""The user's code, where the file is still as it was when the run began: single lines, and where it evaluates."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location, RunReport
 from flatout.records.timeline import Excerpt
+from flatout.source.syntax.module import Module, parse_text
+from flatout.source.syntax.nodes import Def, all_names_in
 from flatout.store.redaction import redact_text
 from flatout.store.run import StoredRun
 
 _LONGEST = 1 << 20
 DATA_PARALLEL = re.compile(r"^[^#]*(?<![A-Za-z])DataParallel\(")
+# In the order in which they tell most of what the model computes in.
+FLOAT64 = tuple(
+    re.compile(r"^[^#]*" + pattern)
+    for pattern in (
+        r"set_default_(dtype|tensor_type)\(.*(float64|[dD]ouble)",
+        r"\.double\(\)|\.to\(.*\b(float64|double)\b",
+        r"\b(torch\.(float64|double)\b|DoubleTensor)",
+    )
+)
 _AROUND = 3
 _WIDEST = 200
 _MOST = 80
@@ -101,3 +114,96 @@ def noted_lines(run: StoredRun, report: RunReport) -> dict[Location, str]:
     for item in (run.summary or {}).get("snippets", ()):
         found[Location(item["location"]["file"], item["location"]["line"])] = str(item["text"])
     return found | {snippet.location: snippet.text for snippet in report.snippets}
+
+
+# Where the script decides to evaluate: the call of its evaluation, or the loop over its validation data.
+
+
+_NO_GRADIENTS = ("no_grad", "inference_mode", "eval", "set_grad_enabled")
+
+
+def evaluated_at(run: StoredRun, lines: Sequence[LineCost]) -> Location | None:
+    """From the lines seen while evaluating; None where the source does not tell."""
+    files = dict.fromkeys(line.location.file for line in lines if line.phase != "data")
+    parsed = [parse_text(whole_file(run, file), file) for file in files]
+    seen = _weights(lines, ("eval",))
+    function, place = _evaluation(parsed, seen)
+    if place is None:
+        return None
+    name = None if function is None else function.name
+    calls = [Location(module.shown, call.lineno) for module in parsed for call, _ in module.calls.get(name or "", ())]
+    trained = _weights(lines, ("forward", "backward", "optimizer", "data"))
+    training = {_function_at(parsed, line) for line in trained}
+    beside = [call for call in calls if _function_at(parsed, call) in training]
+    # A call beside the training is the one; so is the only call there is.
+    for found in (beside, calls):
+        if len(found) == 1:
+            return found[0]
+    return place if not calls else None
+
+
+def _weights(lines: Sequence[LineCost], phases: Sequence[str]) -> dict[Location, float]:
+    found: dict[Location, float] = defaultdict(float)
+    for line in lines:
+        if line.phase in phases:
+            found[line.location] += line.ms
+    return found
+
+
+def _evaluation(parsed: Sequence[Module], seen: dict[Location, float]) -> tuple[Def | None, Location | None]:
+    """The function that evaluates, if it is one; and where it, or else the loop that evaluates, begins."""
+    found = [
+        (_weight(function, module.shown, seen), module.shown, function)
+        for module in parsed
+        for function in _find_evaluating(module)
+    ]
+    # The innermost line is mostly the model's or the dataset's own: then the only function in question has to be it.
+    likely = [weighed for weighed in found if weighed[0]] or found
+    best = max(likely, key=lambda weighed: weighed[0], default=None)
+    if best is not None and (best[0] or len(likely) == 1):
+        return best[2], Location(best[1], best[2].lineno)
+    return None, _inline_loop(parsed, seen)
+
+
+def _weight(node: Def | ast.For, file: str, seen: dict[Location, float]) -> float:
+    last = node.end_lineno or node.lineno
+    return sum(ms for place, ms in seen.items() if place.file == file and node.lineno <= place.line <= last)
+
+
+@lru_cache(maxsize=16)  # a run that goes on is judged again and again, and its source stays as it was
+def _find_evaluating(module: Module) -> list[Def]:
+    functions = [function.definition for function in module.functions]
+    return [definition for definition in functions if definition is not None and _evaluates(definition)]
+
+
+def _evaluates(function: Def) -> bool:
+    has_loop = any(isinstance(node, ast.For) for node in ast.walk(function))
+    return has_loop and not all_names_in(function).isdisjoint(_NO_GRADIENTS) and not _trains(function)
+
+
+def _inline_loop(parsed: Sequence[Module], seen: dict[Location, float]) -> Location | None:
+    """Evaluation in the midst of the training loop: the loop over the validation data, which has no backward in it."""
+    loops = [
+        (_weight(node, module.shown, seen), Location(module.shown, node.lineno))
+        for module in parsed
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.For) and not _trains(node)
+    ]
+    best = max(loops, key=lambda loop: loop[0], default=None)
+    return best[1] if best is not None and best[0] else None
+
+
+def _trains(node: ast.AST) -> bool:
+    return any(isinstance(name, ast.Attribute) and name.attr == "backward" for name in ast.walk(node))
+
+
+def _function_at(parsed: Sequence[Module], place: Location) -> tuple[str, int]:
+    """The file and first line of the innermost function around a line; line 0 for the module itself."""
+    around = [
+        definition.lineno
+        for module in parsed
+        for function in (module.functions if module.shown == place.file else ())
+        if (definition := function.definition) is not None
+        and definition.lineno <= place.line <= (definition.end_lineno or 0)
+    ]
+    return place.file, max(around, default=0)

@@ -10,16 +10,32 @@ from typing import Any
 import numpy as np
 
 from flatout.diagnose.evidence import gather_evidence
-from flatout.diagnose.findings import find_problems
+from flatout.diagnose.findings import find_problems, name_bound, withhold_unsure
+from flatout.diagnose.ledger import divide_step, with_delay
 from flatout.diagnose.loaders import same_loaders, worker_costs
-from flatout.diagnose.ranks import Rank, first_recordings, training_ranks
+from flatout.diagnose.machine import machine_notices, machine_use, run_delay_ms, widen_gains
+from flatout.diagnose.ranks import Rank, first_recordings, told, training_ranks
 from flatout.diagnose.resources import gpu_use, host_use
 from flatout.diagnose.sites import call_sites, slowest_lines, stage_costs, stage_notices
-from flatout.diagnose.verdict import judge_bound, with_findings
+from flatout.diagnose.steady import steps_needed
+from flatout.diagnose.verdict import (
+    WORTH_FIXING,
+    judge_bound,
+    judge_costs,
+    removable,
+    with_findings,
+    with_machine,
+    with_needless,
+    with_steps,
+)
+from flatout.diagnose.windows import op_costs
+from flatout.model.edits import Edits, ReadyBatches
+from flatout.model.prediction import can_promise, model_of, predict
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, from_plain, message, restore, verbatim
 from flatout.records.report import (
     PHASES,
+    Finding,
     GpuUse,
     Overhead,
     PhaseShare,
@@ -29,6 +45,7 @@ from flatout.records.report import (
     RunReport,
     Snippet,
     Throughput,
+    Warmup,
 )
 from flatout.store.run import StoredRun
 
@@ -53,15 +70,71 @@ def examine_run(run: StoredRun) -> Evidence:
     if not evidence.report.run.steps:
         return evidence
     trouble: list[Message] = []
+    evidence = _judge_costs(evidence)
+    report, warmup = evidence.report, evidence.report.warmup
     found = find_problems(evidence, trouble)
-    report = evidence.report
+    trouble += _not_reproduced(evidence, found)
+    withheld: tuple[Finding, ...] = ()
+    if warmup is not None:
+        found, withheld = withhold_unsure(found, warmup.step_error)
+        trouble = [*_few_steps(warmup, withheld), *trouble]
+        found = name_bound(found, withheld, report.verdict)
+    found = widen_gains(found, report.machine)
+    trouble = [*machine_notices(report.machine), *trouble]
+    verdict = with_machine(with_findings(report.verdict, found), report.machine)
+    verdict = with_needless(verdict, evidence.needless_ms, evidence.step_ms)
     judged = replace(
         report,
         findings=found,
-        verdict=with_findings(report.verdict, found),
+        verdict=with_steps(verdict, warmup),
         notices=(*report.notices, *trouble),
     )
-    return replace(evidence, report=judged)
+    return replace(evidence, report=judged, withheld=withheld)
+
+
+def _judge_costs(evidence: Evidence) -> Evidence:
+    """The verdict by what the run itself could save, as far as its step time is known.
+
+    Taking a ready batch from a worker costs time as well, and workers are late as long as others have the processors.
+    Work of the training thread needs no such rule: others delay all of its lines alike.
+    """
+    report, warmup = evidence.report, evidence.report.warmup
+    costs = removable(report.phases, report.gpu, evidence.on_gpu, evidence.ledger)
+    own = min(costs.input, _saved_by_ready_batches(evidence))
+    own = max(0.0, own - (evidence.late_by_others or 0.0))
+    error = (warmup.step_error if warmup is not None else None) or 0.0
+    verdict = judge_costs(replace(costs, input=own), evidence.step_ms, evidence.on_gpu, error)
+    return replace(evidence, report=replace(report, verdict=verdict))
+
+
+def _saved_by_ready_batches(evidence: Evidence) -> float:
+    """Share of the step; all of it where the model does not tell."""
+    loader = evidence.training_loader
+    if evidence.on_gpu or loader is None or not can_promise(evidence):
+        return 1.0
+    gain = predict(evidence, Edits((ReadyBatches(evidence.starved_ms),), is_most=True))
+    return 0.0 if gain is None else 1 - 1 / gain.mid
+
+
+def _few_steps(warmup: Warmup, withheld: Sequence[Finding]) -> Iterator[Message]:
+    """How many steps would tell the largest of the gains that are left out."""
+    steps, error = warmup.steady_steps, warmup.step_error
+    gains = [finding.predicted_gain.mid for finding in withheld if finding.predicted_gain is not None]
+    needed = steps_needed(steps, error, max(gains, default=1 + WORTH_FIXING))
+    if error is None:
+        yield message("run.hardly_any_steps", steps=steps, needed=needed + warmup.steps)
+    elif withheld:
+        facts = {"withheld": len(withheld), "error": 100 * error, "needed": needed + warmup.steps}
+        yield message("run.too_few_steps", steps=steps, **facts)
+
+
+def _not_reproduced(evidence: Evidence, found: Sequence[Finding]) -> list[Message]:
+    """Why findings come without a gain, where that is because the model does not give the measured step."""
+    calibrated = model_of(evidence)
+    if calibrated is None or calibrated.is_reproduced or all(finding.predicted_gain for finding in found):
+        return []
+    played_ms, step_ms = calibrated.played_ms, calibrated.model.step_ms
+    return [message("model.not_reproduced", played_ms=played_ms, step_ms=step_ms)]
 
 
 def _snippets(evidence: Evidence) -> tuple[Snippet, ...]:
@@ -78,29 +151,33 @@ def _measure(run: StoredRun, ranks: Sequence[Rank]) -> RunReport:
     gpu = gpu_use(run, ranks)
     device = str(live["torch"].get("device_name") or "cpu")
     on_gpu = device != "cpu" or any(rank.recording.count("device") for rank in ranks)
-    phases = _phases(ranks)
-    sites = call_sites(ranks)
+    phases, step_ms, delay_ms = _phases(ranks), _step_ms(ranks), run_delay_ms(run, ranks)
+    syncs, copies, pauses = call_sites(ranks)
+    ledger, _ = divide_step(run, ranks, phases, op_costs(ranks, phases))
     return RunReport(
         run=_facts(run, ranks, live, device),
         throughput=_throughput(ranks),
         phases=phases,
         gpu=gpu,
-        verdict=judge_bound(phases, _step_ms(ranks), gpu, on_gpu),
+        verdict=judge_bound(phases, step_ms, gpu, on_gpu, ledger),
         findings=(),
         overhead=_overhead(ranks),
         lines=slowest_lines(ranks, phases),
-        syncs=sites.syncs,
-        copies=sites.copies,
+        syncs=syncs,
+        copies=copies,
         workers=worker_costs(run, ranks),
         live=live,
         environment=run.manifest.environment,
         notices=(*notices(run, ranks, gpu, on_gpu), *stage_notices(ranks)),
-        pauses=sites.pauses,
+        pauses=pauses,
         ranks=tuple(_rank_use(rank) for rank in ranks),
         warmup_steps=max((rank.warmup_steps for rank in ranks), default=0),
         host=host_use(run, ranks),
-        stages=stage_costs(ranks, _step_ms(ranks)),
+        stages=stage_costs(ranks, step_ms),
         remedies=remedy_states(run, ranks),
+        warmup=max((rank.warmup for rank in ranks), key=lambda warmup: warmup.steps, default=None),
+        machine=machine_use(run, ranks),
+        parts=with_delay(ledger.shares, delay_ms / step_ms if delay_ms and step_ms else 0.0) if ledger.entries else {},
     )
 
 
@@ -167,7 +244,7 @@ def _overhead(ranks: Sequence[Rank]) -> Overhead:
 def _live(run: StoredRun, ranks: Sequence[Rank]) -> dict[str, Any]:
     """Settings as they were in the living objects of the first rank; the last text of an object counts."""
     recordings = first_recordings(run, ranks)
-    texts = {what: [v for r in recordings for v in r.values(what) if isinstance(v, dict)] for what in _LIVE}
+    texts = {what: [text for recording in recordings for text in told(recording, what)] for what in _LIVE}
     same = {number: first for recording in recordings for number, first in same_loaders(recording).items()}
     loaders = {value.get("id"): value for value in texts["loader"] if value.get("id") in same.values()}
     optimizers = {(value.get("id"), value.get("class")): value for value in texts["optimizer"]}
@@ -197,18 +274,14 @@ def notices(run: StoredRun, ranks: Sequence[Rank], gpu: GpuUse | None, on_gpu: b
     """What the reader of a report must know about the recording: not measured, lost, broken off. Each said once."""
     lines: list[Message] = [
         *run.manifest.notices,
-        *_recorded(run),
+        *(from_plain(notice) for recording in run.recordings for notice in recording.values("notice")),
         *_broken_off(run, ranks),
         *_not_measured(ranks, gpu, on_gpu),
+        *_speeds(ranks),
     ]
     # Last, because reading the files is what finds the unreadable ones.
     lines += [*_losses(run), *(message("run.file_left_out", why=verbatim(why)) for why in run.unreadable)]
     return tuple(dict.fromkeys(lines))
-
-
-def _recorded(run: StoredRun) -> Iterator[Message]:
-    for recording in run.recordings:
-        yield from map(from_plain, recording.values("notice"))
 
 
 def _broken_off(run: StoredRun, ranks: Sequence[Rank]) -> Iterator[Message]:
@@ -221,17 +294,14 @@ def _broken_off(run: StoredRun, ranks: Sequence[Rank]) -> Iterator[Message]:
         # Clocks of different hosts do not compare, so none can be called the first.
         yield message("run.ranks_ended_early", ranks=_names(failed))
         return
-    first = min(failed, key=_broke_off_ns)
+    ended_ns = {id(rank): int((rank.exit or {}).get("end_ns") or rank.last_seen_ns()) for rank in failed}
+    first = min(failed, key=lambda rank: ended_ns[id(rank)])
     facts = {"rank": first.name, "steps": first.steps.total, "ending": _how_ended(run.manifest.exit_code)}
     error = first.exit.get("error") if first.exit else None
     if error:
         yield message("run.rank_failed_first_with", error=verbatim(str(error)), **facts)
     else:
         yield message("run.rank_failed_first", **facts)
-
-
-def _broke_off_ns(rank: Rank) -> int:
-    return int(rank.exit["end_ns"]) if rank.exit and rank.exit.get("end_ns") else rank.last_seen_ns()
 
 
 def _how_ended(code: int | None) -> Message:
@@ -259,6 +329,13 @@ def _not_measured(ranks: Sequence[Rank], gpu: GpuUse | None, on_gpu: bool) -> It
         yield message("run.utilisation_not_measured")
 
 
+def _speeds(ranks: Sequence[Rank]) -> Iterator[Message]:
+    for rank in ranks[:1]:
+        if rank.warmup.varied_ms is not None:
+            fast_ms, slow_ms = rank.warmup.varied_ms
+            yield message("run.speed_varied", fast_ms=fast_ms, slow_ms=slow_ms)
+
+
 def _losses(run: StoredRun) -> Iterator[Message]:
     for recording in run.recordings:
         lost, process = recording.lost, str(recording.facts.get("pid", recording.path.stem))
@@ -279,8 +356,8 @@ def remedy_states(run: StoredRun, ranks: Sequence[Rank]) -> tuple[RemedyState, .
     """What became of the remedies that a profile asked for: the last word of the first rank on each."""
     latest: dict[str, RemedyState] = {}
     for recording in first_recordings(run, ranks):
-        for value in recording.values("remedy"):
-            if isinstance(value, dict) and isinstance(value.get("id"), str):
+        for value in told(recording, "remedy"):
+            if isinstance(value.get("id"), str):
                 live = value.get("live")
                 latest[value["id"]] = RemedyState(
                     id=value["id"],

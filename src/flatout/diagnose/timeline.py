@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.diagnose.ranks import Floats, Rank, Steps, training_ranks
+from flatout.diagnose.ranks import Floats, Rank, Steps, keep_rows, reduce_known, training_ranks
 from flatout.diagnose.resources import totals
 from flatout.records.report import PHASES
 from flatout.records.sample import ROLES
@@ -40,7 +40,7 @@ def make_timeline(run: StoredRun) -> Timeline:
     gpus, of_gpus = _gpus(run, begin_s)
     curves |= of_gpus
     curves["memory"] = _memory(run, begin_s)
-    curves["cpu"] = _plain(run, "host", begin_s, {"machine": "cpu_share", "iowait": "iowait_share"})
+    curves["cpu"] = _processors(run, begin_s)
     curves["disk"] = _disk(run, begin_s)
     curves |= _by_role(run, begin_s)
     drawn = {name: curve for name, curve in curves.items() if curve is not None and curve.values}
@@ -60,8 +60,9 @@ def make_timeline(run: StoredRun) -> Timeline:
 def _begin_s(run: StoredRun, ranks: Sequence[Rank]) -> float:
     """The first moment that anything was recorded at."""
     moments = [float(rows.values[0, 0]) for source in ("host", "gpu") if (rows := _rows(run, source)) is not None]
-    moments += [min(rank.started_ns, int(rank.steps.start_ns[0])) * 1e-9 for rank in ranks[:1] if rank.started_ns]
-    moments += [int(rank.steps.start_ns[0]) * 1e-9 for rank in ranks[:1]]
+    for rank in ranks[:1]:
+        first_ns = int(rank.steps.start_ns[0])
+        moments.append(min(rank.started_ns or first_ns, first_ns) * 1e-9)
     return min(moments, default=0.0)
 
 
@@ -142,11 +143,12 @@ def _step_times(ranks: Sequence[Rank]) -> StepTimes | None:
 # What was sampled beside them.
 
 
-def _plain(run: StoredRun, source: str, begin_s: float, columns: Mapping[str, str]) -> Curves | None:
-    rows = _rows(run, source)
+def _processors(run: StoredRun, begin_s: float) -> Curves | None:
+    rows = _rows(run, "host")
     if rows is None:
         return None
-    return peaks(rows.column("t_s") - begin_s, {name: rows.column(column) for name, column in columns.items()})
+    shares = {"machine": rows.column("cpu_share"), "iowait": rows.column("iowait_share")}
+    return peaks(rows.column("t_s") - begin_s, shares)
 
 
 def _gpus(run: StoredRun, begin_s: float) -> tuple[int, dict[str, Curves | None]]:
@@ -156,21 +158,25 @@ def _gpus(run: StoredRun, begin_s: float) -> tuple[int, dict[str, Curves | None]
         return 0, {}
     gpu, own = rows.column("gpu"), rows.column("own_memory_bytes")
     used = np.unique(gpu[own > 0]) if (own > 0).any() else np.unique(gpu)
-    rows = Rows(rows.columns, rows.values[np.isin(gpu, used)], rows.lost)
+    rows = keep_rows(rows, np.isin(gpu, used))
     t_s = rows.column("t_s")
     moments = np.unique(t_s)
     limit_w = rows.column("power_limit_w")
-    power = rows.column("power_w") / np.where(limit_w > 0, limit_w, np.nan)
-    shares = {
-        "util": rows.column("util_percent") / 100.0,
-        "power": power,
-        "sm": rows.column("sm_active_share"),
-        "tensor": rows.column("tensor_active_share"),
+    charts = {
+        "gpu": {
+            "util": rows.column("util_percent") / 100.0,
+            "power": rows.column("power_w") / np.where(limit_w > 0, limit_w, np.nan),
+            "sm": rows.column("sm_active_share"),
+            "tensor": rows.column("tensor_active_share"),
+        }
     }
-    memory = {"own": rows.column("own_memory_bytes"), "everybody": rows.column("memory_used_bytes")}
+    charts["gpu_memory"] = {
+        "own": rows.column("own_memory_bytes"),
+        "everybody": rows.column("memory_used_bytes"),
+    }
     return len(used), {
-        "gpu": peaks(moments - begin_s, {name: _at(moments, t_s, values) for name, values in shares.items()}),
-        "gpu_memory": peaks(moments - begin_s, {name: _at(moments, t_s, values) for name, values in memory.items()}),
+        chart: peaks(moments - begin_s, {name: _at(moments, t_s, values) for name, values in columns.items()})
+        for chart, columns in charts.items()
     }
 
 
@@ -184,13 +190,15 @@ def _at(moments: Floats, t_s: Floats, values: Floats, mean: bool = True) -> Floa
     return np.asarray(np.where(counts > 0, found, np.nan))
 
 
+def _moments(*sources: Rows | None) -> Floats:
+    """When any of them was read; none where there is none of them."""
+    return np.unique(np.concatenate([np.empty(0), *(rows.column("t_s") for rows in sources if rows is not None)]))
+
+
 def _memory(run: StoredRun, begin_s: float) -> Curves | None:
     """What the run's processes hold, and what of the container or machine is in use, without the page cache."""
     host, cgroup, processes = _rows(run, "host"), _rows(run, "cgroup"), _rows(run, "processes")
-    parts = [rows.column("t_s") for rows in (host, cgroup, processes) if rows is not None]
-    if not parts:
-        return None
-    moments = np.unique(np.concatenate(parts))
+    moments = _moments(host, cgroup, processes)
     found: dict[str, Floats] = {}
     if processes is not None:
         pss = processes.column("pss_bytes")
@@ -208,10 +216,7 @@ def _memory(run: StoredRun, begin_s: float) -> Curves | None:
 
 def _disk(run: StoredRun, begin_s: float) -> Curves | None:
     disks, network = _rows(run, "disks"), _rows(run, "network")
-    parts = [rows.column("t_s") for rows in (disks, network) if rows is not None]
-    if not parts:
-        return None
-    moments = np.unique(np.concatenate(parts))
+    moments = _moments(disks, network)
     found: dict[str, Floats] = {}
     for prefix, rows in (("disk", disks), ("network", network)):
         for name in ("read", "write"):
@@ -280,17 +285,13 @@ def _means(values: Floats, first: NDArray[Any]) -> Floats:
     return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
 
 
-def _known(reduce: Any, values: Floats) -> float | None:
-    return float(reduce(values)) if np.isfinite(values).any() else None
-
-
 def _limits(run: StoredRun) -> dict[str, float]:
     environment = run.manifest.environment
     known = [environment.get(name) for name in ("memory_limit_bytes", "memory_bytes")]
     limits = [float(limit) for limit in known if isinstance(limit, int | float) and limit > 0 and math.isfinite(limit)]
     found = {"memory": min(limits)} if limits else {}
     gpu = _rows(run, "gpu")
-    whole = None if gpu is None else _known(np.nanmax, gpu.column("memory_total_bytes"))
+    whole = None if gpu is None else reduce_known(gpu.column("memory_total_bytes"), np.max)
     if whole is not None:
         found["gpu_memory"] = whole
     return found

@@ -12,18 +12,35 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flatout.records.evidence import Evidence
+from flatout.records.ledger import Ledger, Part
+from flatout.records.machine import MachineUse
 from flatout.records.message import Message, message, verbatim
-from flatout.records.report import Bound, Check, CheckState, Cost, Finding, GpuUse, Grounds, PhaseShare, Verdict
+from flatout.records.report import (
+    Bound,
+    Check,
+    CheckState,
+    Cost,
+    Finding,
+    GpuUse,
+    Grounds,
+    PhaseShare,
+    Verdict,
+    Warmup,
+)
 from flatout.words.render import plain
 from flatout.words.verdict import verdict_sentence
 
 # Below this a cause is not worth fixing; from `_BINDS` on the largest names the bound.
 WORTH_FIXING = 0.05
 _BINDS = 0.10
+# A run is healthy that computes for this share of its steps or more.
+EARNED = 0.9
 # Two causes this close to each other share the blame.
 _EVEN = 0.8
 _HOST_PHASES = ("forward", "backward", "optimizer", "other", "gc")
 _CADENCE = ("eval", "checkpoint", "logging")
+_SCRIPT: tuple[Part, ...] = ("python", "native", "waiting", "not measured")
+_NO_LEDGER = Ledger()
 _GIB = 1 << 30
 # What is asked for. Utilisation only says that some kernel ran, so it stands behind starving and draining.
 _MOST_STARVED, _MOST_DRAINED = 0.05, 0.2
@@ -59,13 +76,16 @@ class Removable:
         return max(0.0, 1.0 - sum(share for _, share in self.ranked()))
 
 
-def removable(phases: Mapping[str, PhaseShare], gpu: GpuUse | None, on_gpu: bool) -> Removable:
-    """What each cause costs, from the phases of the step and the device's timeline."""
+def removable(
+    phases: Mapping[str, PhaseShare], gpu: GpuUse | None, on_gpu: bool, ledger: Ledger = _NO_LEDGER
+) -> Removable:
+    """What each cause costs, from the phases of the step, its lines, and the device's timeline."""
     share = {name: phase.share for name, phase in phases.items()}
     cadence = sum(share[name] for name in _CADENCE)
     if not on_gpu:
-        # The CPU itself computes: only what is between the passes is the host's.
-        return Removable(share["data"], share["h2d"], share["sync"], share["other"] + share["gc"], cadence)
+        # The CPU itself computes: what is neither the model nor the optimizer is the host's.
+        host = _script_share(ledger) if ledger.entries else share["other"]
+        return Removable(share["data"], share["h2d"], share["sync"], host + share["gc"], cadence)
     starved = gpu.starved_share if gpu else None
     drained = gpu.drained_share if gpu else None
     waiting = share["data"] if starved is None else starved
@@ -84,27 +104,66 @@ def removable(phases: Mapping[str, PhaseShare], gpu: GpuUse | None, on_gpu: bool
     return Removable(waiting, transfer, sync, host, cadence)
 
 
-def judge_bound(phases: Mapping[str, PhaseShare], step_ms: float | None, gpu: GpuUse | None, on_gpu: bool) -> Verdict:
+def _script_share(ledger: Ledger) -> float:
+    """Other work of the script; where too few looks fell on it to be sure that it binds, what it is at least."""
+    least = ledger.least_share_of(*_SCRIPT)
+    return ledger.share_of(*_SCRIPT) if least >= _BINDS else least
+
+
+def judge_bound(
+    phases: Mapping[str, PhaseShare],
+    step_ms: float | None,
+    gpu: GpuUse | None,
+    on_gpu: bool,
+    ledger: Ledger = _NO_LEDGER,
+) -> Verdict:
     """The bound in one word, whether anything is worth fixing, and a plain sentence."""
     if step_ms is None:
         return _make_verdict("balanced", False, None)
-    costs = removable(phases, gpu, on_gpu)
+    return judge_costs(removable(phases, gpu, on_gpu, ledger), step_ms, on_gpu)
+
+
+def judge_costs(costs: Removable, step_ms: float, on_gpu: bool, step_error: float = 0.0) -> Verdict:
+    """A cause binds that takes a tenth of the step, and more than what the step time is uncertain by."""
+    binds = max(_BINDS, step_error)
     first, second = (Cost(cause, share) for cause, share in costs.ranked()[:2])
-    healthy = first.share < WORTH_FIXING
-    if first.share < _BINDS:
-        named = () if healthy else (first,)
+    healthy = costs.compute >= EARNED
+    if first.share < binds:
+        named = () if healthy else (first,) if first.share >= WORTH_FIXING else (first, second)
         return _make_verdict("compute", healthy, Grounds(on_gpu, step_ms, costs.compute, named))
-    if second.share >= _BINDS and second.share >= _EVEN * first.share:
+    if second.share >= binds and second.share >= _EVEN * first.share:
         return _make_verdict("balanced", healthy, Grounds(on_gpu, step_ms, None, (first, second)))
     return _make_verdict(first.cause, healthy, Grounds(on_gpu, step_ms, None, (first,)))
 
 
 def with_findings(judged: Verdict, found: Sequence[Finding]) -> Verdict:
     """A run with something worth fixing is not healthy, whatever its phases look like."""
-    worth = any(
-        finding.predicted_gain is not None and finding.predicted_gain.mid >= 1 + WORTH_FIXING for finding in found
-    )
-    return _make_verdict(judged.bound, False, judged.grounds) if worth and judged.healthy else judged
+    return _healthy_unless(bool(_worth_fixing(found)), judged)
+
+
+def with_needless(judged: Verdict, needless_ms: float, step_ms: float) -> Verdict:
+    """A run that computes what nobody needs is not healthy, whether a gain can be promised or not."""
+    return _healthy_unless(needless_ms >= (1.0 - EARNED) * step_ms, judged)
+
+
+def with_machine(judged: Verdict, machine: MachineUse | None) -> Verdict:
+    """A run that others, or the limit of its container, kept from running is not healthy, whatever its step shows."""
+    return _healthy_unless(machine is not None and machine.sentence is not None, judged)
+
+
+def with_steps(judged: Verdict, warmup: Warmup | None) -> Verdict:
+    """A run with too few steps to know its step time is not shown to be healthy."""
+    return _healthy_unless(warmup is not None and warmup.step_error is None, judged)
+
+
+def _healthy_unless(is_kept_from_it: bool, judged: Verdict) -> Verdict:
+    return _make_verdict(judged.bound, False, judged.grounds) if is_kept_from_it and judged.healthy else judged
+
+
+def _worth_fixing(found: Sequence[Finding]) -> list[tuple[Finding, float]]:
+    """With the gain that is predicted for each."""
+    gains = [(finding, finding.predicted_gain.mid) for finding in found if finding.predicted_gain is not None]
+    return [(finding, gain) for finding, gain in gains if gain >= 1 + WORTH_FIXING]
 
 
 def _make_verdict(bound: Bound, healthy: bool, grounds: Grounds | None) -> Verdict:
@@ -125,30 +184,26 @@ def _performance(run: Evidence) -> Iterator[Check]:
     gpu, report = run.report.gpu, run.report
     rate = report.throughput.samples_per_s
     figure = _NOT_KNOWN if rate is None else message("checklist.samples_per_s", rate=rate)
-    yield _performance_check("checklist.rate_known", _state(rate is not None), figure)
-    worth = [
-        finding
-        for finding in report.findings
-        if finding.predicted_gain is not None and finding.predicted_gain.mid >= 1 + WORTH_FIXING
-    ]
-    gains = ", ".join(
-        f"{finding.code} ×{finding.predicted_gain.mid:.2f}" for finding in worth[:3] if finding.predicted_gain
-    )
+    group = "performance"
+    yield _check(group, "checklist.rate_known", rate is not None, figure)
+    worth = _worth_fixing(report.findings)
+    gains = ", ".join(f"{finding.code} ×{gain:.2f}" for finding, gain in worth[:3])
     figure = verbatim(gains) if worth else message("checklist.nothing_found")
-    yield _performance_check("checklist.nothing_gains", _state(not worth), figure)
+    yield _check(group, "checklist.nothing_gains", not worth, figure)
     starved = gpu.starved_share if gpu else None
-    yield _below("performance", "checklist.starves", starved, _MOST_STARVED)
-    yield _below("performance", "checklist.queued", gpu.drained_share if gpu else None, _MOST_DRAINED)
+    yield _below(group, "checklist.starves", starved, _MOST_STARVED)
+    yield _below(group, "checklist.queued", gpu.drained_share if gpu else None, _MOST_DRAINED)
     util, spread = (gpu.util_mean, gpu.util_spread) if gpu else (None, None)
-    yield _performance_check("checklist.utilisation", _at_least(util, _LEAST_UTIL), _figure(util, "{:.0f}%"))
-    yield _performance_check("checklist.steady", _at_most(spread, _MOST_SPREAD), _figure(spread, "± {:.0f}"))
+    is_used = None if util is None else util >= _LEAST_UTIL
+    yield _check(group, "checklist.utilisation", is_used, _figure(util, "{:.0f}%"))
+    yield _check(group, "checklist.steady", _at_most(spread, _MOST_SPREAD), _figure(spread, "± {:.0f}"))
     wait = run.phase("data")
     is_short = wait.ms < _MOST_WAIT_MS or wait.share < _MOST_STARVED
-    yield _performance_check("checklist.wait", _state(is_short), message("checklist.ms_a_step", ms=wait.ms))
+    yield _check(group, "checklist.wait", is_short, message("checklist.ms_a_step", ms=wait.ms))
     cadence = sum(run.phase(name).share for name in _CADENCE)
-    yield _below("performance", "checklist.cadence", cadence, _MOST_CADENCE)
+    yield _below(group, "checklist.cadence", cadence, _MOST_CADENCE)
     sync = run.phase("sync").share if run.on_gpu else None
-    yield _below("performance", "checklist.sync", sync, _MOST_SYNC)
+    yield _below(group, "checklist.sync", sync, _MOST_SYNC)
 
 
 def _resources(run: Evidence) -> Iterator[Check]:
@@ -165,50 +220,40 @@ def _resources(run: Evidence) -> Iterator[Check]:
     yield _below(group, "checklist.processors", None if cores is None else cores / run.cpus, _MOST_CPU)
     swap = _growth(run, "swap_used_bytes")
     figure = _NOT_KNOWN if swap is None else message("checklist.gib_more", gib=swap / _GIB)
-    yield Check(group, message("checklist.swap"), _at_most(swap, _GIB / 16), figure)
+    yield _check(group, "checklist.swap", _at_most(swap, _GIB / 16), figure)
     killed = _growth(run, "oom_kills")
     figure = _NOT_KNOWN if killed is None else message("checklist.killed", count=killed)
-    yield Check(group, message("checklist.oom"), _at_most(killed, 0.5), figure)
+    yield _check(group, "checklist.oom", _at_most(killed, 0.5), figure)
 
 
 def _end(run: Evidence) -> Iterator[Check]:
     group, code = "the run", run.report.run.exit_code
-    state = _unknown_or(code is None, code == 0)
-    yield Check(group, message("checklist.ended_well"), state, message("run.exit_code", code=code))
+    yield _check(
+        group, "checklist.ended_well", None if code is None else code == 0, message("run.exit_code", code=code)
+    )
     yield _below(group, "checklist.own_cost", run.report.overhead.share, _MOST_OWN)
     # Said, not left out: whoever ticks a list wants to know what nobody has looked at.
-    yield Check(group, message("checklist.loss"), "not measured", message("checklist.loss_unread"))
+    yield _check(group, "checklist.loss", None, message("checklist.loss_unread"))
 
 
-def _performance_check(asked: str, state: CheckState, figure: Message) -> Check:
-    return Check("performance", message(asked), state, figure)
+def _check(group: str, asked: str, met: bool | None, figure: Message) -> Check:
+    """`met` is None where it was not measured."""
+    state: CheckState = "not measured" if met is None else "met" if met else "missed"
+    return Check(group, message(asked), state, figure)
 
 
 def _below(group: str, asked: str, share: float | None, most: float) -> Check:
-    return Check(
-        group, message(asked), _at_most(share, most), _figure(None if share is None else 100 * share, "{:.1f}%")
-    )
+    percent = None if share is None else 100 * share
+    return _check(group, asked, _at_most(share, most), _figure(percent, "{:.1f}%"))
+
+
+def _at_most(value: float | None, most: float) -> bool | None:
+    return None if value is None else value <= most
 
 
 def _figure(value: float | None, form: str) -> Message:
     """A figure that every language writes alike."""
     return _NOT_KNOWN if value is None else verbatim(plain(form.format(value)))
-
-
-def _state(met: bool) -> CheckState:
-    return "met" if met else "missed"
-
-
-def _unknown_or(unknown: bool, met: bool) -> CheckState:
-    return "not measured" if unknown else _state(met)
-
-
-def _at_most(value: float | None, most: float) -> CheckState:
-    return "not measured" if value is None else _state(value <= most)
-
-
-def _at_least(value: float | None, least: float) -> CheckState:
-    return "not measured" if value is None else _state(value >= least)
 
 
 def _peak(run: Evidence, name: str) -> float | None:

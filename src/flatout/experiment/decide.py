@@ -35,8 +35,8 @@ from flatout.experiment.turns import (
     resting_steps,
     weigh_turns,
 )
+from flatout.records.fix import Planned
 from flatout.records.message import message
-from flatout.records.plan import Planned
 from flatout.records.proof import BAR, Ceiling, Decision, Envelope
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import traits_of

@@ -9,9 +9,8 @@ from typing import Any
 
 from flatout.experiment.sizing import tunes_itself
 from flatout.experiment.statistics.quality import FEWEST_STEPS, judge_identity
-from flatout.records.fix import State, Tried
+from flatout.records.fix import Planned, State, Tried
 from flatout.records.message import Message, message
-from flatout.records.plan import Planned
 from flatout.records.proof import By, Decision, Identity
 from flatout.records.report import Finding, RemedyState
 from flatout.records.trial import ENDINGS, Trial

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from flatout.errors import FlatoutError
+from flatout.records.fix import NOT_ALLOWED, LeftOut, Plan, Planned
 from flatout.records.message import Message, message, verbatim
-from flatout.records.plan import NOT_ALLOWED, LeftOut, Plan, Planned
 from flatout.records.report import Finding, Gain, RunReport
 from flatout.remedies.catalogue import SAFETIES, Remedy, known, remedies, traits_of
 from flatout.remedies.traits import Bottleneck

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from flatout.experiment.bench import BARE, LOSSES, Bench
+from flatout.experiment.calm import describe_disturbed
 from flatout.experiment.decide import MOST_CONTROLS, check_losses, make_control_trials, measure_distance
 from flatout.experiment.judge import (
     compare_bits,
@@ -21,7 +22,7 @@ from flatout.experiment.statistics.ceiling import training_hours
 from flatout.experiment.statistics.intervals import measure_gain
 from flatout.experiment.statistics.quality import judge_metric
 from flatout.experiment.statistics.rates import arm_per_s, common_unit, keep_measured, without_pauses
-from flatout.records.fix import Fix, Quality
+from flatout.records.fix import Fix, Quality, compare_predictions
 from flatout.records.message import Message, message
 from flatout.records.proof import BAR, By, Identity, MeasuredGain, Spread
 from flatout.records.report import Finding, RunReport
@@ -187,6 +188,8 @@ def conclude(bench: Bench, search: Search, report: RunReport, quality: Quality) 
         workers=workers_of(bench.made.of(found.profile), search.findings),
         notices=(*pauses, *find_warnings(bench.made.all, found.profile, search.findings)),
         failures=failures,
+        disturbed=describe_disturbed(bench.made.all),
+        foretold=compare_predictions(found.tried),
     )
 
 

@@ -19,8 +19,10 @@ from typing import Any
 
 from flatout import __version__
 from flatout.attach.trial.run import compiler_variables
+from flatout.diagnose.findings import all_findings
 from flatout.diagnose.ranks import Rank, training_ranks
 from flatout.diagnose.source_join import examine_run_and_source
+from flatout.experiment.calm import CalmWaiter
 from flatout.experiment.process import Prestarted, PrestartedPool, Process
 from flatout.experiment.request import REMEDIES, Request
 from flatout.experiment.trial_reader import OUTPUT, WRITTEN, read_trial, read_turns
@@ -45,6 +47,7 @@ TRIAL = "FLATOUT_TRIAL"
 _FIRST_STEP_S = 120.0
 # A look is short and its speed is not used: its lines are looked at as often as the sampler's own budget allows.
 _LOOKING_HZ = 40.0
+_LOOKING_BUDGET = 0.02  # of its time, for windows that link backward to lines: a diagnostic trial is short
 _RESULT, _SCRATCH = "trial.json", "scratch"
 _CARRIED = "carried"
 # Processes that wait for their trials: so many at most, each with so much memory to be had (it takes a tenth of that).
@@ -62,6 +65,8 @@ class TrialRunner:
     tell: Callable[[Request], None] = lambda request: None
     # Processes that are started ahead of time, several at once.
     ready: PrestartedPool | None = None
+    # Waits where others disturbed a trial, so that it can be made again; without it they stay as they are.
+    calm: CalmWaiter | None = None
 
     def __call__(self, request: Request) -> Trial:
         place = self.folder / f"{_plain(request.arm)}-{request.key}"
@@ -72,13 +77,29 @@ class TrialRunner:
         self.tell(request)
         shutil.rmtree(place, ignore_errors=True)  # what a trial that was cut off has left
         trial = self._made(request, place)
+        if self.calm is not None and self.calm.wait_for(trial):
+            trial = self._made_again(request, place, trial)
         write_atomic(place / _RESULT, json.dumps(encode(trial, only_finite=False)))
         return trial
+
+    def _made_again(self, request: Request, place: Path, first: Trial) -> Trial:
+        """The second, unless that was disturbed even more."""
+        aside = place.with_name(f"{place.name}-disturbed")
+        shutil.rmtree(aside, ignore_errors=True)
+        place.rename(aside)
+        second = self._made(request, place)
+        if second.ended_well and second.lost_share <= first.lost_share:
+            return replace(second, made_again=True)
+        shutil.rmtree(place, ignore_errors=True)
+        aside.rename(place)
+        return first
 
     def report(self, trial: Trial) -> RunReport:
         """The diagnosis of a trial's recording. How long the script would have gone on by itself is not known."""
         run = StoredRun(Path(trial.run))
-        report = examine_run_and_source(run).report
+        evidence = examine_run_and_source(run)
+        # What the few steps of a trial cannot tell is found out by trials.
+        report = replace(evidence.report, findings=all_findings(evidence))
         return replace(report, run=replace(report.run, exit_code=None)) if trial.ending == "stopped" else report
 
     def in_turns(self, trial: Trial) -> dict[str, Trial]:
@@ -155,17 +176,21 @@ class TrialRunner:
             plain[CARRIED] = str((self.folder / _CARRIED).absolute())
         if request.workers:
             plain[WORKERS] = json.dumps(dict(request.workers))
-        return child_environment(plain, work, {"lines_hz": _LOOKING_HZ if request.with_lines else 0.0})
+        if not request.with_lines:
+            return child_environment(plain, work, {"lines_hz": 0.0, "window": False})
+        return child_environment(plain, work, {"lines_hz": _LOOKING_HZ, "window_budget": _LOOKING_BUDGET})
 
 
 @contextmanager
-def prestarting_runner(folder: Path, python: str | None, tell: Callable[[Request], None]) -> Iterator[TrialRunner]:
+def prestarting_runner(
+    folder: Path, python: str | None, tell: Callable[[Request], None], calm: CalmWaiter | None = None
+) -> Iterator[TrialRunner]:
     """A maker whose processes are started several at once, as many as the machine has room for."""
     room = free_bytes()
     most = min(_AT_ONCE, int(cpus_allowed()), room // _ROOM_FOR_EACH if room is not None else 1)
     with PrestartedPool(folder / "ready", most) as ready:
         try:
-            yield TrialRunner(folder, python, tell=tell, ready=ready)
+            yield TrialRunner(folder, python, tell=tell, ready=ready, calm=calm)
         finally:
             shutil.rmtree(folder / _CARRIED, ignore_errors=True)  # it may be large, and was for these trials only
 

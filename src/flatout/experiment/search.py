@@ -39,9 +39,8 @@ from flatout.experiment.plan import (
 )
 from flatout.experiment.statistics.rates import arm_per_s, keep_measured
 from flatout.experiment.turns import Screened
-from flatout.records.fix import Tried
+from flatout.records.fix import LeftOut, Plan, Planned, Tried
 from flatout.records.message import Message, message
-from flatout.records.plan import LeftOut, Plan, Planned
 from flatout.records.proof import BAR, Ceiling
 from flatout.records.report import Finding, RunReport
 from flatout.records.trial import Trial
@@ -115,7 +114,7 @@ class Search:
             report = self._report_of(bench.look(found.profile))
             self._looked_under = dict(found.profile)
         if found.ceiling is None and found.ended is not End.NO_TIME:
-            self._is_at_ceiling()
+            self._measure_ceiling()
 
     def _try_all(self, remedies: Sequence[Planned]) -> None:
         """Lossless remedies one by one, then those that can be switched in mid-training in turns, then the others."""
@@ -123,16 +122,16 @@ class Search:
         order = order_remedies(remedies, self._is_slight)
         self.found.ended = End.NOTHING_LEFT
         # What may help launching is not asked again and again by itself before it was seen with what it may help.
-        goes_on = self._is_tried(order.first) and self._is_tried(order.second, is_brief=bool(order.able))
-        if goes_on and not self._is_changed() and self._is_tried([*self._screened(order.able), *order.last]):
-            self._is_tried([[remedy] for remedy in self._doubtful() if order.able])
+        goes_on = self._try_groups(order.first) and self._try_groups(order.second, is_brief=bool(order.able))
+        if goes_on and not self._is_changed() and self._try_groups([*self._screen(order.able), *order.last]):
+            self._try_groups([[remedy] for remedy in self._doubtful() if order.able])
 
-    def _is_tried(self, groups: Sequence[Sequence[Planned]], is_brief: bool = False) -> bool:
-        """Try them; whether all of them could be, and nothing changed the picture."""
+    def _try_groups(self, groups: Sequence[Sequence[Planned]], is_brief: bool = False) -> bool:
+        """Whether all of them could be tried, and nothing changed the picture."""
         for group in groups:
             if self._is_changed():
                 return False
-            if self._fits(group) and self.found.profile and only_feeds(group) and self._is_at_ceiling():
+            if self._fits(group) and self.found.profile and only_feeds(group) and self._measure_ceiling():
                 self.found.ended = End.AT_CEILING
                 self._spared |= {_key(remedy) for remedy in group}
                 why = message(End.AT_CEILING.value)
@@ -177,7 +176,7 @@ class Search:
         if remedy.value != tuning.value:
             self._try([remedy])
         while isinstance(count := self.found.profile.get(remedy.id), int) and 2 * count <= tuning.most:
-            if self._is_at_ceiling() or not self._try_value(remedy, 2 * count):
+            if self._measure_ceiling() or not self._try_value(remedy, 2 * count):
                 return
 
     def _try_value(self, remedy: Planned, value: Any) -> bool:
@@ -189,7 +188,7 @@ class Search:
         self._try([remedy])
         return bool(self.found.profile.get(remedy.id) == value)
 
-    def _screened(self, able: Sequence[Planned]) -> Sequence[Sequence[Planned]]:
+    def _screen(self, able: Sequence[Planned]) -> Sequence[Sequence[Planned]]:
         """The groups that are left to try. In turns where that pays; all together where there is no time for each."""
         if not able:
             return []
@@ -274,7 +273,7 @@ class Search:
         rest = [remedy for remedy in group if refused[remedy.id] is None]
         if rest:
             self._tried_under |= {remedy.id: dict(found.profile) for remedy in rest}
-            judged = self._judged(Attempt(rest, trial.arm, dict(found.profile), after, self._planned), trial, is_brief)
+            judged = self._judge(Attempt(rest, trial.arm, dict(found.profile), after, self._planned), trial, is_brief)
             # Where nothing comes of it, what was measured of these alone still holds.
             found.put(tried for tried in judged if tried.state == "kept" or tried.planned not in beneath)
 
@@ -290,7 +289,7 @@ class Search:
             and self._tried_under[tried.planned.id] == self.found.profile
         ]
 
-    def _judged(self, attempt: Attempt, trial: Trial, is_brief: bool) -> list[Tried]:
+    def _judge(self, attempt: Attempt, trial: Trial, is_brief: bool) -> list[Tried]:
         bench, group, before = self._bench, attempt.group, attempt.before
         same = None
         if all(remedy.safety == "lossless" for remedy in group):
@@ -341,7 +340,8 @@ class Search:
                 where = f"see {bare.run}/output.txt"
                 raise FlatoutError(f"a trial of the bare script failed ({bare.ending}: {english(bare.why)}); {where}")
 
-    def _is_at_ceiling(self) -> bool:
+    def _measure_ceiling(self) -> bool:
+        """Whether what is kept is so near the ceiling that nothing is left to gain."""
         bench, found = self._bench, self.found
         if bench.left_s <= 0:
             return False

@@ -255,6 +255,7 @@ def read_trial(request: Request, place: Path, ended: Exit, ranks: Sequence[Rank]
         wall_s=ended.wall_s,
         run=str(place),
         knobs=dict(request.knobs),
+        machine=report.machine,
     )
 
 

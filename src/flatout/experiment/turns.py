@@ -14,9 +14,8 @@ from flatout.attach.trial.screening import TIMED, turn_steps
 from flatout.experiment.judge import state_of_refusal
 from flatout.experiment.statistics.decision import Candidate, judge_candidates
 from flatout.experiment.statistics.intervals import IN_TURNS, with_interval
-from flatout.records.fix import State
+from flatout.records.fix import Planned, State
 from flatout.records.message import Message
-from flatout.records.plan import Planned
 from flatout.records.proof import BAR, Decision
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import traits_of

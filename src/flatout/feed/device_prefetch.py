@@ -219,8 +219,6 @@ _MOVES = frozenset({"to", "cuda"})
 
 
 class FirstUse:
-    """The first uses of one batch."""
-
     def __init__(self) -> None:
         self.seen: set[Path] = set()
         self.moves: dict[Path, torch.device] = {}
@@ -230,8 +228,6 @@ class FirstUse:
         self.again: dict[Path, str] = {}
 
     def watched(self, batch: Any) -> Any:
-        """The batch with tensors that tell."""
-
         def change(path: Path, tensor: torch.Tensor) -> torch.Tensor:
             if type(tensor) is not torch.Tensor:
                 self.touched[path] = type(tensor).__name__  # a class of its own may do anything

@@ -19,11 +19,10 @@ import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
 
-from . import packing
 from .crew import Crew, Member
 from .leaves import pin_batch
 from .memory import NO_SEGMENT
-from .messages import SLOW, UNSENDABLE, Answer, read_answer
+from .messages import SLOW, UNSENDABLE, Answer, read_answer, unpack
 from .schedule import Epoch, Schedule
 
 _LOOK_AROUND_S = 1.0
@@ -108,7 +107,6 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
 
     @property
     def is_used_up(self) -> bool:
-        """All its batches were given out."""
         return self._exhausted and self._next >= self._sent
 
     def _length(self) -> float:
@@ -154,7 +152,6 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
         return batch
 
     def look_in(self, now_s: float) -> None:
-        """Take what has arrived, without waiting."""
         if now_s - self._looked_in_s < _LOOK_IN_S or self._shutdown or os.getpid() != self._owner:
             return
         self._looked_in_s = now_s
@@ -165,7 +162,6 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
             self._schedule.send()
 
     def _receive(self) -> None:
-        """Wait until workers have sent something."""
         limit_s = self._timeout or _LOOK_AROUND_S
         deadline = time.monotonic() + limit_s
         while True:
@@ -299,7 +295,7 @@ def _receive(crew: Crew) -> Arrival | None:
     memory = crew.memory
     buffer = memory.open(answer.place) if memory.held < _MOST_HELD else memory.copy(answer.place)
     try:
-        return Arrival(answer, packing.unpack(buffer, answer.place))
+        return Arrival(answer, unpack(buffer, answer.place))
     except Exception:
         # Raised where the batch is asked for, like a worker's error.
         return Arrival(answer, ExceptionWrapper(where="while a batch was received"))
@@ -319,7 +315,6 @@ class Inbox:
         return arrivals
 
     def now(self) -> list[Arrival]:
-        """What is there already."""
         arrivals = []
         while (arrival := _receive(self._crew)) is not None:
             arrivals.append(arrival)
@@ -371,12 +366,7 @@ class PinningInbox:
         return [first, *self.now()]
 
     def now(self) -> list[Arrival]:
-        arrivals = []
-        try:
-            while True:
-                arrivals.append(self._arrived.get_nowait())
-        except queue.Empty:
-            return arrivals
+        return [self._arrived.get_nowait() for _ in range(self._arrived.qsize())]
 
     def close(self) -> None:
         self._closed.set()

@@ -15,8 +15,7 @@ import struct
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 SEATS = 256
 SLOTS = 1024
@@ -29,7 +28,7 @@ _ALIGN = 64
 
 _CLAIM = struct.Struct("<Qii")  # ticket, part, place of the sample within the part (-1: all of it)
 _SLOT = struct.Struct("<QII")  # ticket, parts that are done, parts in all
-_PART = struct.Struct("<QIIQQ")  # where a part's segment is: offset, seat, number; bytes of data, bytes of pickle
+_PART = struct.Struct("<IIQQQ")  # the place of a part; its offset is 0 where there is none
 _CLAIM_STEP = 32
 _SLOT_STEP = 64 + MOST_PARTS * _PART.size
 _STATES_AT = SEATS * _CLAIM_STEP
@@ -37,8 +36,7 @@ _SLOTS_AT = _STATES_AT + SEATS * _SEGMENTS
 _CONTROL_BYTES = -(-(_SLOTS_AT + SLOTS * _SLOT_STEP) // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a packed object lies: its segment, and how much of it is data (first) and pickle (after)."""
 
     seat: int
@@ -48,13 +46,21 @@ class Place:
     pickle_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What a worker is doing."""
+_NOWHERE = Place(0, 0, 0, 0, 0)
 
+
+class Claim(NamedTuple):
     ticket: int
     part: int
     place: int
+
+
+def _slot_at(slot: int) -> int:
+    return _SLOTS_AT + slot * _SLOT_STEP
+
+
+def _part_at(slot_at: int, part: int) -> int:
+    return slot_at + 64 + part * _PART.size
 
 
 def aligned(size: int) -> int:
@@ -75,7 +81,6 @@ class Memory:
         self._guards: dict[int, Any] = {}
 
     def close(self) -> None:
-        """Close the file; parts that are still in use stay mapped."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
@@ -92,7 +97,7 @@ class Memory:
 
     @contextmanager
     def _locked(self, slot: int) -> Iterator[int]:
-        at = _SLOTS_AT + slot * _SLOT_STEP
+        at = _slot_at(slot)
         # A record lock is let go of by the kernel when its holder is killed; a semaphore would stay taken.
         fcntl.lockf(self.descriptor, fcntl.LOCK_EX, 1, at)
         try:
@@ -111,16 +116,14 @@ class Memory:
         self.open_slot(slot, 0, 0)
 
     def _clear(self, at: int) -> None:
-        for index in range(_SLOT.unpack_from(self._control, at)[2]):
-            where = at + 64 + index * _PART.size
-            offset, seat, number, _, _ = _PART.unpack_from(self._control, where)
-            if offset:
-                self.release(seat, number)
-                _PART.pack_into(self._control, where, 0, 0, 0, 0, 0)
+        for part in range(_SLOT.unpack_from(self._control, at)[2]):
+            place = self._part(at, part)
+            if place.offset:
+                self.release(place.seat, place.number)
+                _PART.pack_into(self._control, _part_at(at, part), *_NOWHERE)
 
     def is_current(self, slot: int, ticket: int) -> bool:
-        current: int = _SLOT.unpack_from(self._control, _SLOTS_AT + slot * _SLOT_STEP)[0]
-        return current == ticket
+        return bool(_SLOT.unpack_from(self._control, _slot_at(slot))[0] == ticket)
 
     def count_part(self, slot: int, ticket: int, only_if_last: bool) -> bool | None:
         """Count a part as done. True: it was the last. None: the batch is not wanted any more.
@@ -141,25 +144,23 @@ class Memory:
         with self._locked(slot) as at:
             if _SLOT.unpack_from(self._control, at)[0] != ticket:
                 return False
-            _PART.pack_into(
-                self._control, at + 64 + part * _PART.size,
-                place.offset, place.seat, place.number, place.data_bytes, place.pickle_bytes,
-            )  # fmt: skip
+            _PART.pack_into(self._control, _part_at(at, part), *place)
             return True
 
     def has_part(self, slot: int, part: int) -> bool:
-        offset: int = _PART.unpack_from(self._control, _SLOTS_AT + slot * _SLOT_STEP + 64 + part * _PART.size)[0]
-        return offset != 0
+        return self._part(_slot_at(slot), part).offset != 0
 
     def take_part(self, slot: int, ticket: int, part: int) -> Place | None:
         """Where a part lies; from now on the taker gives it back."""
         with self._locked(slot) as at:
-            where = at + 64 + part * _PART.size
-            offset, seat, number, data_bytes, pickle_bytes = _PART.unpack_from(self._control, where)
-            if _SLOT.unpack_from(self._control, at)[0] != ticket or not offset:
+            place = self._part(at, part)
+            if _SLOT.unpack_from(self._control, at)[0] != ticket or not place.offset:
                 return None
-            _PART.pack_into(self._control, where, 0, 0, 0, 0, 0)
-            return Place(seat, number, offset, data_bytes, pickle_bytes)
+            _PART.pack_into(self._control, _part_at(at, part), *_NOWHERE)
+            return place
+
+    def _part(self, slot_at: int, part: int) -> Place:
+        return Place(*_PART.unpack_from(self._control, _part_at(slot_at, part)))
 
     # Segments: their state is one byte each, set by the owner, cleared by the reader.
 
@@ -173,12 +174,10 @@ class Memory:
         return self._control[_STATES_AT + seat * _SEGMENTS + number] != 0
 
     def taken_by(self, seat: int) -> int:
-        """How many of a seat's segments are in use."""
         at = _STATES_AT + seat * _SEGMENTS
         return _SEGMENTS - self._control[at : at + _SEGMENTS].count(0)
 
     def forget_seat(self, seat: int) -> None:
-        """A new worker takes the seat."""
         at = _STATES_AT + seat * _SEGMENTS
         self._control[at : at + _SEGMENTS] = bytes(_SEGMENTS)
         self.claim(seat, 0, 0, 0)
@@ -192,7 +191,6 @@ class Memory:
 
     @property
     def held(self) -> int:
-        """How many segments this process has open."""
         return len(self._guards)
 
     def open(self, place: Place) -> Any:

@@ -36,8 +36,6 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Samples of one batch, from its `first` on."""
-
     batch: int
     first: int
     indices: list[Any]
@@ -52,8 +50,6 @@ class Epoch:
 
 
 class Schedule:
-    """Batches in flight and the tasks they consist of."""
-
     def __init__(self, crew: Crew, costs: Costs) -> None:
         self.in_flight: dict[int, Batch] = {}
         self._crew = crew
@@ -110,14 +106,14 @@ class Schedule:
         packets = [
             self._packet(batch, part)
             for part in range(batch.parts)
-            if not (cuts and cuts[part] in slow and self._sent_early(batch, part))
+            if not (cuts and cuts[part] in slow and self._send_early(batch, part))
         ]
         if first:
             self._backlog.extendleft(reversed(packets))
         else:
             self._backlog.extend(packets)
 
-    def _sent_early(self, batch: Batch, part: int) -> bool:
+    def _send_early(self, batch: Batch, part: int) -> bool:
         """Have a slow sample begun now, unless that would leave too few workers for what is wanted next."""
         going = [
             early

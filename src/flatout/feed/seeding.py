@@ -40,7 +40,6 @@ def seed_sample(base_seed: int, epoch: int, batch: int, place: int) -> None:
 
 
 def seed_collation(base_seed: int, epoch: int, batch: int) -> None:
-    """Seed for putting a batch together, whoever does it."""
     seed_sample(base_seed, epoch, batch, _COLLATION)
 
 
@@ -53,7 +52,6 @@ def _mixed(value: int) -> int:
 
 
 def seed_all(seed: int) -> None:
-    """The three generators that datasets commonly draw from."""
     random.seed(seed)
     numpy.random.seed(seed)
     torch.default_generator.manual_seed(seed)

@@ -247,7 +247,6 @@ class Costs:
         self.part_ns += (0.2 if tally.parts else 0.02) * (min(measured, 4 * self.part_ns) - self.part_ns)
 
     def note_slow(self, index: int) -> None:
-        """This sample took far longer than most."""
         if len(self._slow_now) < _MOST_KNOWN:
             self._slow_now.add(index)
 
@@ -257,7 +256,6 @@ class Costs:
         self._slow_now, self._asked = set(), set()
 
     def slow_ones(self, indices: Sequence[Any]) -> list[int]:
-        """Places of samples that are known to be slow."""
         if not self._known_slow:
             return []
         found = [place for place, index in enumerate(indices) if type(index) is int and index in self._known_slow]

@@ -19,10 +19,9 @@ from torch.utils.data._utils import collate as torch_collate
 from torch.utils.data._utils import fetch
 from torch.utils.data._utils import worker as torch_worker
 
-from . import packing
 from .machine import CpuClock
 from .memory import NO_SEGMENT, Area, Memory, Place, Segment
-from .messages import BATCH, LOOK, SLOW, UNSENDABLE, Answer, Tally, Task, read_task, write_answer
+from .messages import BATCH, LOOK, SLOW, UNSENDABLE, Answer, Tally, Task, pack, read_task, take, write_answer
 from .seeding import limit_threads, random_states, seed_collation, seed_sample, seed_worker
 
 LOOK_FOR_PARENT_S = 2
@@ -37,8 +36,6 @@ _PREEMPTED_NS = 20_000_000  # a busy machine makes any sample that much slower n
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What a worker is made with."""
-
     dataset: Any
     collate_fn: Callable[[Any], Any]
     init_fn: Callable[[int], None] | None
@@ -203,9 +200,9 @@ class _Worker:
         began_cpu = self._cpu_clock.read_ns()
         self._waiting_ns = self._cpu_clock.waiting_ns
         began = time.perf_counter_ns()
-        samples = self._loaded(task, indices)
+        samples = self._load(task, indices)
         if isinstance(samples, ExceptionWrapper) and self._number.change():
-            samples = self._loaded(task, indices)
+            samples = self._load(task, indices)
             if isinstance(samples, ExceptionWrapper):
                 self._number.change_back()  # that was not it
         took = time.perf_counter_ns() - began
@@ -218,7 +215,7 @@ class _Worker:
             self._random = self._random or before != random_states()
         return samples
 
-    def _loaded(self, task: Task, indices: Any) -> Any:
+    def _load(self, task: Task, indices: Any) -> Any:
         try:
             one_by_one = not self._whole_only and (self._sample_ns >= _CHEAP_NS or self._orders.seeding == "sample")
             return self._one_by_one(task, indices) if one_by_one else self._together(task, indices)
@@ -280,7 +277,7 @@ class _Worker:
 
     def _leave(self, task: Task, samples: Any) -> bool | None:
         try:
-            place = packing.pack(samples, self._area)
+            place = pack(samples, self._area)
         except MemoryError:
             raise
         except Exception:
@@ -300,7 +297,7 @@ class _Worker:
                 if place is not None:
                     self._memory.release(place.seat, place.number)
             elif place is not None:
-                outcomes.append(packing.take(self._memory, place))
+                outcomes.append(take(self._memory, place))
             else:
                 return None  # not wanted any more
         return outcomes
@@ -329,13 +326,13 @@ class _Worker:
 
     def _pack(self, batch: Any, segment: Any) -> Place:
         try:
-            return packing.pack(batch, self._area, segment)
+            return pack(batch, self._area, segment)
         except Exception:
             if isinstance(batch, ExceptionWrapper):
                 # Its type cannot be sent; what it says can.
                 batch.exc_type = RuntimeError
-                return packing.pack(batch, self._area)
-            return packing.pack(self._error(), self._area)
+                return pack(batch, self._area)
+            return pack(self._error(), self._area)
 
     def _answer(self, kind: int, task: Task, place: Place) -> None:
         packet = write_answer(Answer(kind, task.ticket, place, self._random, self._number.is_changed, self._tally))

@@ -16,7 +16,7 @@ from flatout.launch import environment
 from flatout.launch.environment import fresh_memory_ms
 from flatout.launch.live import BackgroundVerdict, Follower, LiveView, StatusView, View
 from flatout.launch.terminal import Notices, Terminal
-from flatout.records.message import message
+from flatout.records.message import Message, message
 from flatout.records.sample import Tick
 from flatout.store.directory import RunDirectory
 from flatout.store.manifest import Manifest
@@ -73,6 +73,7 @@ class Observer:
         self._work = run.work
         self._notices = notices
         self._gpus_kept = False
+        self._named = 0
         self._filing = TelemetryFiles(run.work / "telemetry")
         self._sampling: Sampling | None = None
         self._live: LiveView | None = None
@@ -114,8 +115,10 @@ class Observer:
         self._filing.on_tick(tick)
         if not self._gpus_kept and self._captured and tick.gpu is not None and tick.gpu.facts:
             self._gpus_kept = True
-            with self._notices.unless(message("run.gpu_names_late")):
-                self._keep({**self._captured, **self._gpus()})
+            self._keep_names("run.gpu_names_late")
+        if tick.neighbours and self._captured and self._named < len(self._neighbours()["neighbours"]):
+            self._named = len(self._neighbours()["neighbours"])
+            self._keep_names("run.neighbours_late")
 
     def capture_environment(self, cwd: Path) -> None:
         """Machine, limits, commit and variables, as they are when the run begins."""
@@ -136,6 +139,10 @@ class Observer:
         """At once, not at the end: a run is judged while it goes on, and after a crash."""
         self._run.update(replace(self._manifest, environment=known))
 
+    def _keep_names(self, trouble: str) -> None:
+        with self._notices.unless(Message(trouble)):
+            self._keep({**self._captured, **self._gpus(), **self._neighbours()})
+
     def stop(self) -> None:
         with self._notices.unless(message("run.view_ended_badly")):
             if self._live is not None:
@@ -155,7 +162,7 @@ class Observer:
         """What was captured at the start, and what telemetry has learnt since."""
         found = dict(self._captured)
         if self._sampling is not None:
-            found |= self._gpus()
+            found |= self._gpus() | self._neighbours()
             found["telemetry_ms_per_tick"] = self._sampling.cpu_ms_per_tick
             ours = (str(self._work) + os.sep, str(_PACKAGE) + os.sep)
             files = [file for file in self._sampling.data_files if not file.startswith(ours)]
@@ -168,6 +175,11 @@ class Observer:
         if sampling is None:
             return {}
         return {"gpus": [facts.name for facts in sampling.gpu_facts], "driver": sampling.driver}
+
+    def _neighbours(self) -> dict[str, Any]:
+        """By number: a file of rows holds figures only."""
+        names = {} if self._sampling is None else self._sampling.neighbours
+        return {"neighbours": {str(pid): name for pid, name in names.items()}}
 
 
 def data_filesystems(files: Sequence[str]) -> list[dict[str, Any]]:

@@ -13,13 +13,16 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from flatout.errors import FlatoutError
+from flatout.records.message import Message, message
 
 BOOTSTRAP = Path(__file__).resolve().parents[1] / "attach" / "bootstrap"
 _FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)
@@ -88,15 +91,22 @@ def child_environment(environ: Mapping[str, str], run_dir: Path, settings: Mappi
 @contextmanager
 def hold_end_signals() -> Iterator[None]:
     """A request to end that comes when the script has already ended waits for the verdict, which takes a moment."""
-    before = {number: signal.getsignal(number) for number in _TO_END}
+    with _handled(_TO_END, lambda number, frame: None):
+        yield
+
+
+@contextmanager
+def _handled(numbers: Sequence[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """An ignored signal stays ignored, in us and in the child: that is how nohup and background jobs work."""
+    before: dict[signal.Signals, Any] = {}
     try:
-        for number, handler in before.items():
-            if handler is not signal.SIG_IGN:
-                signal.signal(number, lambda number, frame: None)
+        for number in numbers:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, handler)
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 @dataclass(slots=True)
@@ -110,7 +120,7 @@ class Child:
     stderr: int | None = None
     _process: subprocess.Popen[bytes] | None = None
     _early: list[int] = field(default_factory=list)
-    _before: dict[signal.Signals, Callable[[int, FrameType | None], object] | int | None] = field(default_factory=dict)
+    _signals: ExitStack = field(default_factory=ExitStack)
 
     @property
     def pid(self) -> int:
@@ -118,21 +128,16 @@ class Child:
         return self._process.pid
 
     def __enter__(self) -> Child:
-        for number in _FORWARDED:
-            # An ignored signal stays ignored, in us and in the child: that is how nohup and background jobs work.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._pass_on)
+        self._signals.enter_context(_handled(_FORWARDED, self._pass_on))
         try:
             self._start()
         except BaseException:
-            self.__exit__()
+            self._signals.close()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        self._before.clear()
+        self._signals.close()
 
     def _start(self) -> None:
         try:
@@ -152,6 +157,11 @@ class Child:
             self._early.append(number)
         else:
             self._process.send_signal(number)
+
+    def send(self, number: int) -> None:
+        """A signal of ours; nothing happens if it has ended."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     @contextmanager
     def limited_to(self, limit_s: float) -> Iterator[None]:
@@ -218,3 +228,89 @@ def reap_shared_memory() -> None:
     from flatout.feed.cache.segment import SHARED_MEMORY, reap  # at the end: not before the script has started
 
     reap(SHARED_MEMORY)
+
+
+# A look that ends early: the script is asked to end from within, and made to from here if it does not.
+
+
+# As the watched process knows them.
+BEGAN, ENDS = "look-began", "look-ends"
+_LOOK_S = 0.1
+# A script that makes no step when its time is over (it evaluates) is given so much longer.
+_LATE_S = 10.0
+# What it does at a Ctrl-C may take long: a last evaluation, a checkpoint. Only then comes a second one, and an order.
+_END_GRACE_S = ((signal.SIGINT, 60.0), (signal.SIGTERM, 20.0))
+
+
+@dataclass(frozen=True, slots=True)
+class LookLimit:
+    """After how many optimizer steps a look ends, or how long after the first; whichever comes first."""
+
+    steps: int | None = None
+    seconds: float | None = None
+
+    def settings(self) -> dict[str, object]:
+        """For the watched process."""
+        given = {"end_steps": self.steps, "end_s": self.seconds}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class EarlyEnd:
+    """Within this block the limit is kept: `send` signals the process that was started."""
+
+    def __init__(
+        self,
+        limit: LookLimit,
+        folder: Path,
+        send: Callable[[int], None],
+        grace_s: tuple[tuple[signal.Signals, float], ...] = _END_GRACE_S,
+        late_s: float = _LATE_S,
+    ) -> None:
+        self._limit = limit
+        self._folder = folder
+        self._send = send
+        self._grace_s = grace_s
+        self._late_s = late_s
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="flatout-ending", daemon=True)
+
+    def __enter__(self) -> EarlyEnd:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def conclude(self, code: int) -> Iterator[Message]:
+        """What to say of a script that ended with this code, if it was asked to; the files of the request go."""
+        was_asked = (self._folder / ENDS).exists()
+        for name in (BEGAN, ENDS):
+            (self._folder / name).unlink(missing_ok=True)
+        if not was_asked:
+            return
+        yield message("run.ended_on_request")
+        # By a signal of ours, or of its own making; else there may be an error on the screen.
+        if code and code < 128:
+            yield message("run.ended_on_request_code", code=code)
+
+    def _follow(self) -> None:
+        if not self._wait_until_asked():
+            return
+        for number, grace_s in self._grace_s:
+            if self._is_over.wait(grace_s):
+                return
+            self._send(number)
+
+    def _wait_until_asked(self) -> bool:
+        """Until the script asks itself to end, or ought to have; False where it has ended before."""
+        due_s = None
+        while not (self._folder / ENDS).exists():
+            if self._is_over.wait(_LOOK_S):
+                return False
+            if due_s is None and self._limit.seconds is not None and (self._folder / BEGAN).exists():
+                due_s = time.monotonic() + self._limit.seconds + self._late_s
+            if due_s is not None and time.monotonic() > due_s:
+                (self._folder / ENDS).touch()
+                self._send(signal.SIGINT)
+        return True

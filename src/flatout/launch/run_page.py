@@ -20,10 +20,10 @@ from flatout.store.run import StoredRun
 _SOURCE_S = 2.0
 
 
-def run_html(path: Path, language: str = "en", version: str = "") -> str:
+def run_html(path: Path, language: str) -> str:
     """The page of the run stored at `path`. Takes a while: for a thread."""
     known = language if language in LANGUAGES else LANGUAGES[0]
-    return draw_page(run_page(run_material(StoredRun(path))), known, version)
+    return draw_page(run_page(run_material(StoredRun(path))), known)
 
 
 def run_material(run: StoredRun) -> RunMaterial:

@@ -11,6 +11,7 @@ import sys
 import termios
 import threading
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -170,17 +171,14 @@ class Notices(list[Message]):
         return _Attempt(self, what)
 
 
-class _Attempt:
-    def __init__(self, notices: Notices, what: Message) -> None:
-        self._notices = notices
-        self._what = what
-
-    def __enter__(self) -> None:
-        pass
+@dataclass(frozen=True, slots=True)
+class _Attempt(AbstractContextManager["_Attempt", bool]):
+    notices: Notices
+    what: Message
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
         if not isinstance(error, Exception):
             return False
         why = verbatim(f"{type(error).__name__}: {error}")
-        self._notices.append(message("run.attempt_failed", what=self._what, error=why))
+        self.notices.append(message("run.attempt_failed", what=self.what, error=why))
         return True

@@ -3,10 +3,13 @@
 A problem's module holds
 
 - a docstring: the text of `flatout explain`, under the headings of HEADINGS,
-- `CODE`; its title is in `flatout.words`, in both languages (see `flatout.words.problems`),
+- `CODE`; its title is in `flatout.words`, in both languages (see `flatout.words.render`),
 - `in_run(run)` and `in_source(code)`: the findings of a run and of source; one of both may be missing,
 - `REMEDY`, if flatout can do something about it from outside,
-- `COMES_FROM`: codes of problems that explain this one away; next to one of them it is not reported.
+- `COMES_FROM`: codes of problems that explain this one away; next to one of them it is not reported,
+- `COMES_FROM_HERE`: the same, if both are found at the same place,
+- `HIDES = True`, if its remedy lets others bear a cost beside the training: the cost itself stays,
+- `GENERAL = True`, if it tells where time goes whose cause it does not know: what another problem explains is left out.
 
 Runs and code that have it, and such that must stay quiet, are in `tests/cases`.
 """
@@ -20,8 +23,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from flatout.errors import FlatoutError
+from flatout.model.prediction import can_promise, predict, severity
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.prediction import severity
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message
 from flatout.records.report import Finding
@@ -53,13 +56,18 @@ class Problem:
     comes_from: tuple[str, ...]
     in_run: Callable[[Evidence], Iterable[FoundInRun]] | None
     in_source: Callable[[Code], Iterable[FoundInSource]] | None
+    is_general: bool = False
+    comes_from_here: tuple[str, ...] = ()
+    hides: bool = False
 
     def found_in_run(self, run: Evidence) -> Iterator[Finding]:
         for found in self.in_run(run) if self.in_run is not None else ():
-            gain = found.predicted_gain
+            gain = found.predicted_gain if found.edits is None else predict(run, found.edits)
             level = found.severity or (None if gain is None else severity(gain))
             if level is None:
                 continue
+            if found.edits is not None and not can_promise(run):
+                gain = None
             yield Finding(
                 code=self.code,
                 family=self.family,
@@ -128,6 +136,9 @@ def _load_family(family: str) -> list[Problem]:
                 comes_from=tuple(getattr(module, "COMES_FROM", ())),
                 in_run=getattr(module, "in_run", None),
                 in_source=getattr(module, "in_source", None),
+                is_general=getattr(module, "GENERAL", False),
+                comes_from_here=tuple(getattr(module, "COMES_FROM_HERE", ())),
+                hides=getattr(module, "HIDES", False),
             )
         )
     return found

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Literal
 
+from flatout.model.edits import Edits
+from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
 from flatout.records.report import Gain, Location
 from flatout.records.source import Fix, Place, Related
@@ -26,12 +28,15 @@ Severity = Literal["high", "medium", "low"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundInRun:
-    """The severity follows from the gain where none is given; without either it is not worth a finding."""
+    """The gain follows from what the change makes of the model of the step, and the severity from the gain, where none
+    is given. What would gain nothing is not worth a finding.
+    """
 
     evidence: dict[str, float | int | str]
     cause: Message
     change: Message | None
     location: Location | None = None
+    edits: Edits | None = None
     predicted_gain: Gain | None = None
     severity: Severity | None = None
     # Of this one, where others of its problem have none.
@@ -103,3 +108,18 @@ def setting_words(name: str, value: Value | None) -> Message:
 def join_words(parts: Sequence[Message]) -> Message:
     """Several, of which each stands for itself, as one: with semicolons between them."""
     return reduce(lambda first, second: message("problems.both", first=first, second=second), parts)
+
+
+# What takes less than this share of the step is not worth a finding.
+WORTH = 0.03
+# A general finding, whose cause no problem of the catalogue names, is made from this share of the step on, and of a
+# part that keeps the run from being healthy by itself.
+WORTH_GENERAL, KEEPS_FROM_HEALTH = 0.05, 0.10
+
+
+def processors_floor_ms(run: Evidence) -> float:
+    """No step is shorter than all CPUs together need for the work that the run's processes did in a step."""
+    host = run.report.host
+    if host is None or host.cpu_cores is None:
+        return 0.0
+    return min(run.step_ms, run.step_ms * host.cpu_cores / max(run.cpus, 1e-9))

@@ -46,6 +46,12 @@ class PhaseChange:
     share: tuple[float, float]
     us_per_sample: tuple[float, float] | None
 
+    def ms_of(self, by_sample: bool) -> tuple[float, float]:
+        """Milliseconds of a sample, where they are asked for and known, else of a step."""
+        if by_sample and self.us_per_sample is not None:
+            return self.us_per_sample[0] / 1e3, self.us_per_sample[1] / 1e3
+        return self.ms
+
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:
@@ -99,6 +105,8 @@ class Compared:
 
     comparisons: tuple[Comparison, ...]
     gate: Gate | None = None
+    # Runs that others disturbed: who, and how much.
+    disturbed: tuple[Message, ...] = ()
     schema: int = SCHEMA
 
     @property

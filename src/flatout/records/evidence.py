@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+from flatout.records.ledger import Ledger
 from flatout.records.message import Message
-from flatout.records.report import LineCost, Location, PhaseShare, RunReport, WorkerCost
+from flatout.records.report import Finding, LineCost, Location, PhaseShare, RunReport, WorkerCost
 from flatout.records.sample import Role
 
 # What somebody set for the run, before anything is known of whether it arrived.
@@ -212,6 +213,178 @@ class LoaderUse:
 
 
 @dataclass(frozen=True, slots=True)
+class OpCost:
+    """What a line of the user's code takes of an ordinary step, its operations in backward included.
+
+    Host time: on a GPU that of the launches. A line whose time lies partly within a module's call is two of these.
+    """
+
+    location: Location
+    function: str
+    # Whether a module was being called: the model, or a loss that is one.
+    in_module: bool
+    # How often a step runs the line, or calls the module.
+    calls: float
+    forward_ms: float
+    # None: backward could not be measured. All lines' come to the backward phase.
+    backward_ms: float | None
+    # Autograd nodes that the line makes.
+    backward_ops: float
+
+
+@dataclass(frozen=True, slots=True)
+class NeedlessCall:
+    """A call of a module that an ordinary step could do without, at least in part; times are of a step."""
+
+    # "repeat": the same module with the same input and weights as before in this step.
+    # "unheld": gradients are computed for weights that no optimizer has.
+    # "dropped": backward goes through it, but its gradients are cleared before an optimizer uses them.
+    kind: Literal["repeat", "unheld", "dropped"]
+    module: str  # of what is dropped, empty where it is no call of a module but an operation
+    location: Location
+    function: str
+    # Of a repeat: the call whose result would do.
+    first_location: Location | None
+    calls: float
+    forward_ms: float
+    backward_ms: float
+    # Another result than the first time, by random numbers (dropout).
+    is_random: bool = False
+    # It changes buffers of the module (running statistics).
+    moves_state: bool = False
+    # Gradients go on through it to what came before.
+    flows_through: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardAgain:
+    """Backward passes of a step, called in one line, that go over a graph which others went over before."""
+
+    location: Location
+    function: str
+    passes: float
+    # Autograd nodes that they run again, and the milliseconds that these take of an ordinary step.
+    nodes: float
+    backward_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class GrowingCalls:
+    """Calls of one module in one line whose input grows from call to call: a sequence from its start each time.
+
+    All figures are of an ordinary step, times those of the training thread.
+    """
+
+    module: str
+    location: Location
+    function: str
+    # From the shortest input to the longest, perhaps several times.
+    sequences: float
+    calls: float
+    # In the dimension that grows, counted from 0.
+    dimension: int
+    first_length: float
+    last_length: float
+    # Elements of all calls together, and of the longest of each sequence.
+    computed: float
+    needed: float
+    # All elements were there at the first call: no call made what a later one was given.
+    is_known: bool
+    forward_ms: float
+    backward_ms: float
+    # Of one call in forward, however long its input is.
+    fixed_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class PickedTable:
+    """A large weight of which a step picks some rows, with a dense gradient, in which all others are zero."""
+
+    # Where it is made, if that was seen, else where rows are picked.
+    location: Location
+    elements: float
+    # Elements that a step picks at most, in so many operations.
+    picked: float
+    uses: float
+    bytes: float
+    # Of all weights that optimizers update.
+    all_bytes: float
+    # Of an ordinary step: what the backward of picking takes on the training thread.
+    backward_ms: float
+    # The optimizer's class, and whether it is fused. Does it change rows whose gradient is zero?
+    optimizer: str
+    fused: bool = False
+    decays: bool = False
+
+    @property
+    def picked_share(self) -> float:
+        return min(1.0, self.picked / self.elements) if self.elements else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyFactor:
+    """A factor of matrix products that is nearly all zeros and needs no gradient. Seen in a step, one line."""
+
+    # Rows, inner and columns of the product.
+    size: tuple[int, int, int]
+    # Which part of it is not zero.
+    density: float
+    # Products in a step.
+    uses: float
+    # Milliseconds that one takes dense and sparse, backward included, as timed when the run had ended; None: not timed.
+    dense_ms: float | None = None
+    sparse_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeavyLine:
+    """A line of a step that has some of its heaviest operations. Operations are multiplications."""
+
+    location: Location
+    function: str
+    operations: float
+    # The part of them that makes results with a gradient of zero: the loss does not read these.
+    unread_share: float
+    factors: tuple[EmptyFactor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InterpreterUse:
+    """Another Python thread of the training process, and how long the training thread waits for the interpreter."""
+
+    name: str
+    function: str
+    location: Location
+    # Processor seconds a second of this thread.
+    run_share: float
+    # Of the step, for all such threads together, at most.
+    wait_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A list of the script's that grows from step to step."""
+
+    name: str
+    function: str
+    # Where something is appended to it, if that was found.
+    location: Location | None
+    elements_per_step: float
+    # What its last element is, whether with a graph, and its own bytes (without those that the graph keeps).
+    element: Literal["tensor", "array"]
+    has_graph: bool
+    bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepMemory:
+    """Bytes that the training process takes at the end of steady steps, without mapped files."""
+
+    steps: tuple[float, ...]
+    bytes: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Series:
     """Something sampled over the run, oldest first; seconds since the run began."""
 
@@ -271,6 +444,35 @@ class Evidence:
     padding: Padding | None = None
     # How often the training thread was looked at to learn its lines: one that was never met takes little.
     line_looks: float = 0.0
+    # Milliseconds of a mean steady step that the compiler took; None where it was not recorded step by step.
+    compile_ms: float | None = None
+    # Findings that the steady steps are too few for: not shown, but worth a trial.
+    withheld: tuple[Finding, ...] = ()
+    # Every millisecond of the steady step by line and nature; without entries where lines were not sampled.
+    ledger: Ledger = field(default_factory=Ledger)
+    # From a window over a few steps; empty where there was none.
+    op_costs: tuple[OpCost, ...] = ()
+    # The training thread's own work in steady steps, in order, as multiples of its mean: without waits for a batch or
+    # the device and without pauses.
+    step_spread: tuple[float, ...] = ()
+    # From the same windows: calls of modules that a step could do without, the dearest first.
+    needless_calls: tuple[NeedlessCall, ...] = ()
+    # Likewise: backward passes over a graph that others went over before, the dearest first.
+    backward_again: tuple[BackwardAgain, ...] = ()
+    # Of the first rank; None where it was not recorded.
+    step_memory: StepMemory | None = None
+    # Lists that grew between the last windows: those with a graph first, then the largest elements.
+    holders: tuple[Holder, ...] = ()
+    # Where the script makes its model, or everything, float64, by the text of its files; None where it does not.
+    float64_at: Location | None = None
+    # From the windows: large weights of which a step picks some rows, the largest first.
+    picked_tables: tuple[PickedTable, ...] = ()
+    # From the windows: lines with the heaviest operations, the heaviest first. Only what the host computes is read.
+    heavy_lines: tuple[HeavyLine, ...] = ()
+    # Likewise: modules that are called again and again with an input that grows, the dearest first.
+    growing_calls: tuple[GrowingCalls, ...] = ()
+    # The thread that runs most beside the one that trains; None where there is none, or nobody counted.
+    interpreter: InterpreterUse | None = None
 
     @property
     def on_gpu(self) -> bool:
@@ -303,6 +505,27 @@ class Evidence:
     @property
     def training_loader(self) -> LoaderUse | None:
         return next((loader for loader in self.loaders if loader.trains), None)
+
+    @property
+    def late_by_others(self) -> float | None:
+        """Share of a step by which workers may be late because other processes disturbed the run; None if none did.
+
+        Batches that the training thread makes itself are never late: others delay all of its lines alike.
+        """
+        machine, use = self.report.machine, self.training_loader
+        if machine is None or not machine.disturbed or use is None or not use.workers:
+            return None
+        return machine.lost_share
+
+    @property
+    def needless_ms(self) -> float:
+        """Milliseconds a step that the passes compute for nothing, surely."""
+        calls_ms = sum(
+            call.backward_ms + (call.forward_ms if call.kind == "repeat" else 0.0)
+            for call in self.needless_calls
+            if not call.flows_through
+        )
+        return calls_ms + sum(again.backward_ms for again in self.backward_again)
 
     def text_at(self, location: Location | None) -> str:
         """The source of a line, without its indent; empty where it is not known."""

@@ -1,17 +1,70 @@
-"""What `flatout fix` found and proved: every remedy with its figures, and the whole profile against the bare script."""
+"""What `flatout fix` plans, finds and proves: every remedy with its figures, the profile against the bare script."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, Literal
 
 from flatout.records.message import Message
-from flatout.records.plan import LeftOut, Planned, priority
 from flatout.records.proof import BAR, Ceiling, Decision, Envelope, Hours, Identity, MeasuredGain, MetricVerdict
-from flatout.records.report import Verdict
+from flatout.records.report import Gain, Verdict
+
+# What is to be tried on a script, in which order, and what is left out and why.
+
+# The message of a remedy whose class the user has not allowed.
+NOT_ALLOWED = "plan.not_allowed"
+
+
+def priority(gain: float) -> str:
+    """How much a gain is worth: "high", "medium" or "low"."""
+    if gain >= 1.2:
+        return "high"
+    return "medium" if gain >= 1.05 else "low"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A remedy worth a trial. `codes` are the findings it answers; `predicted` is the largest gain among theirs."""
+
+    id: str
+    value: Any
+    safety: str
+    title: str
+    why: Message
+    codes: tuple[str, ...] = ()
+    predicted: Gain | None = None
+
+    @property
+    def priority(self) -> str:
+        return priority(self.predicted.mid if self.predicted is not None else 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    id: str
+    why: Message
+
+    @property
+    def forbidden_class(self) -> str | None:
+        """The class of remedies that the user has not allowed, if that is why."""
+        why = self.why
+        return str(why.args["safety"]) if why.id == NOT_ALLOWED else None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    remedies: tuple[Planned, ...]
+    left_out: tuple[LeftOut, ...] = ()
+
+
+# What came of it.
 
 SCHEMA = 1
 
+# A predicted gain that is off by no more than this is near.
+NEAR = 0.2
 # What became of a remedy: in the profile, or why not.
 State = Literal["kept", "outdone", "neutral", "harmful", "refused", "failed", "not measured"]
 
@@ -44,6 +97,29 @@ class Tried:
     def priority(self) -> str:
         """By what it gained, where that was measured."""
         return priority(self.gain.mid) if self.gain is not None else self.planned.priority
+
+
+@dataclass(frozen=True, slots=True)
+class Foretold:
+    """How near predicted gains came to the measured ones, of remedies that were tried by themselves."""
+
+    remedies: int
+    # Those within 20% of the measured gain, and the median of measured over predicted.
+    near: int
+    ratio: float
+
+
+def compare_predictions(tried: Sequence[Tried]) -> Foretold | None:
+    """None where no remedy has both figures."""
+    ratios = [
+        attempt.gain.mid / attempt.planned.predicted.mid
+        for attempt in tried
+        if attempt.gain is not None and attempt.planned.predicted is not None and not attempt.together
+    ]
+    if not ratios:
+        return None
+    near = sum(abs(1.0 / ratio - 1.0) <= NEAR for ratio in ratios)
+    return Foretold(len(ratios), near, median(ratios))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +167,7 @@ class Fix:
     notices: tuple[Message, ...] = ()
     # Trials that did not end well, by arm.
     failures: dict[str, Message] = field(default_factory=dict)
+    # Trials that others disturbed, and what became of them; None without any.
+    disturbed: Message | None = None
+    # None where nothing that was tried had a predicted gain.
+    foretold: Foretold | None = None

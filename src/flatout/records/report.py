@@ -6,9 +6,53 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
+from flatout.records.machine import MachineUse
 from flatout.records.message import NOTHING, Message
+
+# The ledger of a loader's workers: what their time goes to while training is steady.
+
+# Making samples, putting batches together, handing them over, waiting for an order, waiting for room to hand over. In
+# "not running" the worker could have worked, but no processor was free.
+WorkerPart = Literal["samples", "collate", "handover", "order", "room", "not running", "not measured"]
+WORKER_PARTS: tuple[WorkerPart, ...] = get_args(WorkerPart)
+# What the sampler tells apart, by the numbers in a recording.
+STAGES: tuple[WorkerPart, ...] = WORKER_PARTS[:5]
+# Samples and batches are made, or would be if a processor were free.
+WORKING: tuple[WorkerPart, ...] = ("samples", "collate", "not running")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerUse:
+    """One worker process: for how long it was measured, and shares (0..1) of that which add up to 1."""
+
+    worker: int
+    pid: int | None
+    wall_s: float
+    parts: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLedger:
+    """All workers of the training loader together, and each by itself."""
+
+    loader: int
+    wall_s: float
+    parts: dict[str, float]
+    # Of the time in which they make samples and collate, with that in which no processor was free: Python, native code,
+    # waiting for files and so on ("not running" is one of them). Shares that add up to 1; empty where nothing tells.
+    natures: dict[str, float] = field(default_factory=dict)
+    # Of the same time, the part in which the thread wanted a processor, by the kernel's count; None where it has none.
+    computing: float | None = None
+    workers: tuple[WorkerUse, ...] = ()
+
+    @property
+    def working(self) -> float:
+        return sum(self.parts.get(part, 0.0) for part in WORKING)
+
+
+# The run.
 
 SCHEMA = 1
 
@@ -27,6 +71,18 @@ PHASES = (
     "other",
 )
 
+# What the steps before the steady part were busy with.
+WarmupCause = Literal[
+    "compile",
+    "cudnn search",
+    "workers",
+    "first batch",
+    "first step",
+    "first epoch",
+    "prefetched",
+    "device queue",
+    "unexplained",
+]
 Bound = Literal["input", "transfer", "sync", "host", "compute", "cadence", "memory", "balanced"]
 
 
@@ -195,6 +251,8 @@ class LineCost:
     phase: str
     share: float
     ms: float
+    # Of lines in a loader's worker: shares of this time by nature (`records.ledger.NATURES`); empty where not known.
+    natures: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +379,23 @@ class SourceSide:
 
 
 @dataclass(frozen=True, slots=True)
+class Warmup:
+    """What is in no rate and no share, because the run had not settled, or compiled again later; and what is left.
+
+    Of the rank with most of it. `causes` are those of a good part of the time, the largest first.
+    """
+
+    steps: int
+    seconds: float
+    causes: tuple[WarmupCause, ...] = ()
+    steady_steps: int = 0
+    # Half of the 95% interval of the mean steady step, as a share of it; None where there are too few steps to tell.
+    step_error: float | None = None
+    # The steady part's fastest and slowest level, in ms a step, where the speed of the run itself changed.
+    varied_ms: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RunReport:
     """Everything a reporter may show. Additive: new fields come with defaults."""
 
@@ -356,6 +431,15 @@ class RunReport:
     source: SourceSide | None = None
     # What a profile asked for and what came of it, in the first rank.
     remedies: tuple[RemedyState, ...] = ()
+    # None where there were no steps.
+    warmup: Warmup | None = None
+    # Who had the processors; None where nobody looked.
+    machine: MachineUse | None = None
+    # What the steady step is spent on: shares (0..1) that add up to 1, by the names of `records.ledger.PARTS`. Empty
+    # where lines were not sampled.
+    parts: dict[str, float] = field(default_factory=dict)
+    # What the time of the training loader's workers goes to; None without workers.
+    worker_ledger: WorkerLedger | None = None
     schema: int = SCHEMA
 
     @property

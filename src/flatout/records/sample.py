@@ -6,7 +6,7 @@ that a sample is numbers only and can be filed as a row of floats.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from flatout.records.message import Message
@@ -72,6 +72,8 @@ class GpuSample:
     sm_occupancy_share: float | None = None
     tensor_active_share: float | None = None
     dram_active_share: float | None = None
+    # Processes of others that hold memory on it; None where ours are not among those listed.
+    other_processes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,38 @@ class ProcessSample:
 
 
 @dataclass(frozen=True, slots=True)
+class ThreadSample:
+    """One thread of the watched tree. Seconds since it began: on a processor, and ready to run but without one."""
+
+    pid: int
+    tid: int
+    run_s: float
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SharedCores:
+    """The processors that the run may use (its affinity), and who had them. Seconds are counted up from some moment.
+
+    `busy_s` and `steal_s` are of everybody on these processors, `own_s` is what the watched tree took.
+    """
+
+    cores: float
+    busy_s: float | None = None
+    steal_s: float | None = None
+    own_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourSample:
+    """A process outside of the watched tree that took processor time: cores, over the last `span_s` seconds."""
+
+    pid: int
+    cores: float
+    span_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class DiskSample:
     """One block device, named by its numbers; `busy_share` is the share of time with a request in flight."""
 
@@ -173,6 +207,8 @@ class CgroupSample:
     memory_current_bytes: float | None = None
     memory_cache_bytes: float | None = None
     oom_kills: float | None = None
+    # Seconds, counted up, in which some task of the group was ready to run but without a processor (PSI).
+    cpu_pressure_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,3 +233,77 @@ class Tick:
     disks: tuple[DiskSample, ...] = ()
     network: NetworkFsSample | None = None
     cgroup: CgroupSample | None = None
+    threads: tuple[ThreadSample, ...] = ()
+    shared: SharedCores | None = None
+    neighbours: tuple[NeighbourSample, ...] = ()
+
+
+# What a stretch of watching comes to: the record behind the closing summary of `flatout watch`.
+
+
+# How a GPU's utilisation compares with the usual targets; "light" is busy by the clock, yet far from its power.
+GpuStatus = Literal["on target", "light", "unsteady", "room", "idle", "too short", "not measured"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Mean and standard deviation, and the extremes, of `count` readings."""
+
+    mean: float
+    std: float
+    low: float
+    high: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSummary:
+    """One GPU over the whole watch. `fluctuation_points` is the width of the band holding 80% of utilisation readings.
+
+    `throttled` maps a reason to the share of readings in which it held the clock down.
+    """
+
+    gpu: int
+    name: str | None
+    status: GpuStatus
+    sentence: Message
+    util_percent: Spread | None = None
+    fluctuation_points: float | None = None
+    memory_util_percent: Spread | None = None
+    memory_used_bytes: Spread | None = None
+    memory_total_bytes: float | None = None
+    own_memory_bytes: Spread | None = None
+    power_w: Spread | None = None
+    power_share: Spread | None = None
+    temperature_c: Spread | None = None
+    sm_active_share: Spread | None = None
+    tensor_active_share: Spread | None = None
+    dram_active_share: Spread | None = None
+    throttled: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HostSummary:
+    """The machine over the whole watch. CPU of main and workers is each process's, as a share of one core."""
+
+    cpu_share: Spread | None = None
+    iowait_share: Spread | None = None
+    memory_used_share: Spread | None = None
+    io_pressure_percent: Spread | None = None
+    main_cpu_share: Spread | None = None
+    worker_cpu_share: Spread | None = None
+    workers: int | None = None
+    cpus_allowed: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorSummary:
+    """The whole watch. `skipped_lines` counts lines of a CSV that could not be read."""
+
+    duration_s: float
+    readings: int
+    gpus: tuple[GpuSummary, ...]
+    host: HostSummary
+    notes: tuple[Message, ...] = ()
+    reason: Message | None = None
+    skipped_lines: int = 0

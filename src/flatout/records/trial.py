@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from flatout.records.machine import MachineUse
 from flatout.records.message import NOTHING, Message, message
 from flatout.records.report import RemedyState
 
@@ -52,6 +53,19 @@ class Trial:
     steps: int | None = None
     # After how many steps its long ones come again, where other trials of the script say so: set by those who compare.
     period: int | None = None
+    # Who had the processors meanwhile; None where that was not measured.
+    machine: MachineUse | None = None
+    # It was disturbed when it was made first, and was made again.
+    made_again: bool = False
+
+    @property
+    def lost_share(self) -> float:
+        """What others took of its time, where it was so much that its speed cannot be relied on; else 0."""
+        return self.machine.lost_share if self.machine is not None and self.machine.disturbed else 0.0
+
+    @property
+    def is_disturbed(self) -> bool:
+        return self.machine is not None and self.machine.disturbed
 
     @property
     def ended_well(self) -> bool:

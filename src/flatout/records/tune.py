@@ -126,6 +126,8 @@ class Tuned:
     ended: Message
     folder: str
     notices: tuple[Message, ...] = ()
+    # Trials that others disturbed; None without any.
+    disturbed: Message | None = None
     schema: int = field(default=SCHEMA)
 
     def speed(self, point: Point) -> float | None:

@@ -50,6 +50,11 @@ def by_finding(
     return applies
 
 
+def by_codes(codes: tuple[str, ...], why: Message, otherwise: Message, value: Any = True) -> Callable[[Report], Answer]:
+    """Yes if the run has a finding of one of these codes."""
+    return lambda report: yes(value, why) if has_finding(report, *codes) else no(otherwise)
+
+
 # What remedies ask of a run's report.
 
 _PAUSES = ("eval", "checkpoint", "logging")
@@ -60,7 +65,6 @@ def has_finding(report: Report, *codes: str) -> bool:
 
 
 def torch_state(report: Report) -> dict[str, Any]:
-    """Torch's settings as they were in the living process."""
     state = report.live.get("torch")
     return state if isinstance(state, dict) else {}
 
@@ -71,7 +75,6 @@ def optimizers(report: Report) -> list[dict[str, Any]]:
 
 
 def half_share(report: Report) -> float:
-    """Of the results in the autograd graph, those in half precision."""
     dtypes = torch_state(report).get("grad_dtypes")
     return sum(float(dtypes.get(name, 0.0)) for name in ("bfloat16", "float16")) if isinstance(dtypes, dict) else 0.0
 

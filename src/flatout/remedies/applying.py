@@ -68,9 +68,7 @@ class Sites:
         return next((remedy, value) for remedy, value, other in self.all if other is site)
 
 
-class Applied:
-    """The remedies in force in this process."""
-
+class Applied(Sites):
     def __init__(
         self,
         torch: Any,
@@ -79,40 +77,36 @@ class Applied:
         after_import: Callable[[str, Callable[[Any], object]], None],
         note: Callable[[dict[str, object]], None],
     ) -> None:
+        super().__init__(torch, wanted, patching, after_import, self._changed)
         self._note = note
         self._steps = 0
         self._pid = os.getpid()
         self._trains = False
-        self._sites = Sites(torch, wanted, patching, after_import, self._changed)
         self._hook: Any = None
 
     def apply(self) -> None:
-        self._sites.apply()
+        super().apply()
         # torch.optim hides the module of this name behind its own namespace.
         optimizer = sys.modules["torch.optim.optimizer"]
         self._hook = optimizer.register_optimizer_step_post_hook(lambda *_: self._stepped())
         atexit.register(self._ends)
 
     def revert(self) -> None:
-        """Undo all."""
         if self._hook is not None:
             self._hook.remove()
             self._hook = None
             atexit.unregister(self._ends)
-        self._sites.revert()
-
-    def rest(self, names: Collection[str]) -> None:
-        self._sites.rest(names)
+        super().revert()
 
     def leave(self) -> None:
-        for _, _, site in self._sites.all:
+        for _, _, site in self.all:
             site.leave()
 
     def _stepped(self) -> None:
         self._steps += 1
         if not self._trains:
             self.tell()
-        self._sites.stepped(self._steps)
+        self.stepped(self._steps)
 
     def _ends(self) -> None:
         if not self._trains and self._pid == os.getpid() and multiprocessing.parent_process() is None:
@@ -121,11 +115,11 @@ class Applied:
     def tell(self) -> None:
         """This process trains: what became of every remedy so far, and from now on each change."""
         self._trains, self._pid = True, os.getpid()
-        for _, _, site in self._sites.all:
+        for _, _, site in self.all:
             self._write(site)
 
     def _changed(self, site: Site) -> None:
-        remedy, _ = self._sites.of(site)
+        remedy, _ = self.of(site)
         if site.state == "reverted":
             sys.stderr.write(f"flatout: {remedy.id} undone after {self._steps} steps: {_reason(site)}\n")
         if site.state == "refused":
@@ -134,7 +128,7 @@ class Applied:
             self._write(site)
 
     def _write(self, site: Site) -> None:
-        remedy, value = self._sites.of(site)
+        remedy, value = self.of(site)
         self._note(
             {
                 "id": remedy.id,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .answers import Answer
 from .traits import Traits
-from .values import Value
+from .values import Flag, Value
 
 if TYPE_CHECKING:
     from ..records.report import RunReport
@@ -51,7 +51,7 @@ def remedies() -> tuple[Remedy, ...]:
                 title=module.TITLE,
                 safety=module.SAFETY,
                 text=module.__doc__ or "",
-                value=module.VALUE,
+                value=getattr(module, "VALUE", Flag()),
                 conflicts=tuple(getattr(module, "CONFLICTS", ())),
                 answers=tuple(getattr(module, "ANSWERS", ())),
                 part=getattr(module, "PART", None),

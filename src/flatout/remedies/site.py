@@ -34,8 +34,6 @@ class Patching(Protocol):
 
 
 class Site:
-    """What one remedy does in one process."""
-
     def __init__(
         self,
         torch: Any,
@@ -140,16 +138,16 @@ class Site:
 
     def give_up(self, why: Message) -> None:
         """A guard has seen enough: revert, and say at which step and why."""
-        if self.in_force:
-            self.revert()
-            self.state, self.why = "reverted", why
-            self._changed(self)
+        self._end("reverted", why)
 
     def refuse(self, why: Message) -> None:
         """It turns out, once the training runs, that it cannot be done right here."""
+        self._end("refused", why)
+
+    def _end(self, state: State, why: Message) -> None:
         if self.in_force:
             self.revert()
-            self.state, self.why = "refused", why
+            self.state, self.why = state, why
             self._changed(self)
 
     def guarded(self, call: Callable[[], Any], otherwise: Callable[[], Any] = lambda: None) -> Any:
@@ -164,7 +162,6 @@ class Site:
             return otherwise()
 
     def revert(self) -> None:
-        """Put everything back."""
         self._patches.restore()
         # What cannot be undone just now puts itself on the new list.
         calls, self._undo = self._undo, []

@@ -111,8 +111,6 @@ _OURS = ("flatout", "_flatout", "_flatout_attach")
 
 
 def when_stream_entered(site: Site, call: Callable[[], object]) -> None:
-    """Call it each time the script enters a stream, or makes one the current one."""
-
     def look(*args: Any, **kwargs: Any) -> None:
         if is_called_by_script(sys._getframe(1)):
             call()

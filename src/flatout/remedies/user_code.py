@@ -24,7 +24,6 @@ def caller(torch: Any) -> str:
 
 
 def user_frame(torch: Any) -> FrameType:
-    """The innermost frame that is neither torch's nor ours."""
     others = (*OURS, os.path.dirname(os.path.abspath(torch.__file__)) + os.sep)
     frame = sys._getframe(1)
     while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(others):
@@ -33,7 +32,6 @@ def user_frame(torch: Any) -> FrameType:
 
 
 def is_called_within(module: str) -> bool:
-    """Whether a function of this module is under way in this thread."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_globals.get("__name__") == module:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,11 +11,12 @@ from typing import Any
 
 from rich.text import Text
 
-from flatout.records.source import SYNTAX, CheckReport, Measured, MeasuredRun, Place, SourceFinding
+from flatout.records.source import SYNTAX, CheckReport, Fix, Measured, MeasuredRun, Place, SourceFinding
 from flatout.report import text
 from flatout.report.layout import draw_lines
 from flatout.report.text import clean
 from flatout.words import english
+from flatout.words.codec import encode
 
 _STYLE = {"high": "bold red", "medium": "bold yellow", "low": "bold cyan", "hint": "bold blue", "error": "bold red"}
 _LONGEST = 160
@@ -72,11 +74,9 @@ def _mark(finding: SourceFinding) -> str:
 
 
 def _cost(finding: SourceFinding, report: CheckReport) -> str:
-    return (
-        ""
-        if finding.measured is None or report.run is None
-        else f" [{measured_in_short(finding.measured, report.run)}]"
-    )
+    if finding.measured is None or report.run is None:
+        return ""
+    return f" [{measured_in_short(finding.measured, report.run)}]"
 
 
 def _shown(finding: SourceFinding, report: CheckReport) -> Iterator[Text]:
@@ -96,18 +96,19 @@ def _shown(finding: SourceFinding, report: CheckReport) -> Iterator[Text]:
             yield Text.assemble(
                 (f" {gutter} | ", "blue"), " " * before, ("^" * min(wide, _LONGEST - before), _STYLE[finding.severity])
             )
-    yield Text.assemble((f" {gutter} = ", "blue"), text.clean(english(finding.cause)))
+
+    def beside(*parts: str | tuple[str, str]) -> Text:
+        return Text.assemble((f" {gutter} = ", "blue"), *parts)
+
+    yield beside(text.clean(english(finding.cause)))
     if finding.measured is not None and report.run is not None:
-        words = text.clean(measured_in_words(finding.measured, report.run))
-        yield Text.assemble((f" {gutter} = ", "blue"), ("measured: ", "bold magenta"), words)
+        yield beside(("measured: ", "bold magenta"), text.clean(measured_in_words(finding.measured, report.run)))
     if finding.change is not None:
-        yield Text.assemble((f" {gutter} = ", "blue"), ("help: ", "bold cyan"), text.clean(english(finding.change)))
+        yield beside(("help: ", "bold cyan"), text.clean(english(finding.change)))
     if finding.fix is not None:
-        yield Text.assemble(
-            (f" {gutter} = ", "blue"), (f"fix {_mark(finding)}: ", "bold green"), text.clean(english(finding.fix.words))
-        )
+        yield beside((f"fix {_mark(finding)}: ", "bold green"), text.clean(english(finding.fix.words)))
     for other in finding.related:
-        yield Text.assemble((f" {gutter} = ", "blue"), (format_place(other.place), "dim"), f": {english(other.words)}")
+        yield beside((format_place(other.place), "dim"), f": {english(other.words)}")
 
 
 def count_of(number: int, word: str) -> str:
@@ -246,3 +247,89 @@ def render_outlook(first: Sequence[SourceFinding], fixed: int, files: int, *, un
                 *(f"  {format_place(finding.place)}: {finding.code} {clean(finding.title)}" for finding in findings),
             ]
     return "\n".join(lines) + "\n"
+
+
+# For machines: our own JSON, and GitHub's annotations.
+
+
+SCHEMA = 1
+_LEVELS = {"error": "error", "high": "error", "medium": "warning", "low": "notice", "hint": "notice"}
+
+
+def to_json(report: CheckReport) -> str:
+    """Schema 1, additive from here on."""
+    findings = [
+        {
+            "code": finding.code,
+            "family": finding.family,
+            "title": finding.title,
+            "severity": finding.severity,
+            "location": _place(finding.place),
+            "cause": finding.cause,
+            "change": finding.change,
+            "related": [{"location": _place(other.place), "words": other.words} for other in finding.related],
+            "fix": _fix(finding.fix),
+            **({} if report.run is None else {"measured": measured_to_dict(finding.measured)}),
+        }
+        for finding in report.findings
+    ]
+    whole: dict[str, Any] = {
+        "schema": SCHEMA,
+        "files": report.files,
+        "findings": findings,
+        "trouble": list(report.trouble),
+    }
+    if report.fixed:
+        whole["fixed"] = {"findings": report.fixed, "files": report.fixed_files}
+    if report.run is not None:
+        whole |= {"run": measured_run_to_dict(report.run), "notices": list(report.notices)}
+    return json.dumps(encode(whole), indent=1) + "\n"
+
+
+def _fix(fix: Fix | None) -> dict[str, Any] | None:
+    """An edit without an end in its place is put in there."""
+    if fix is None:
+        return None
+    edits = [{"location": _place(edit.place), "text": edit.text} for edit in fix.edits]
+    return {"safe": fix.is_safe, "words": fix.words, "edits": edits}
+
+
+def _place(place: Place) -> dict[str, Any]:
+    found: dict[str, Any] = {"file": place.file, "line": place.line, "column": place.column}
+    if place.end_column:
+        found |= {"end_line": place.end_line, "end_column": place.end_column}
+    if place.cell is not None:
+        found["cell"] = place.cell
+    return found
+
+
+def render_github(report: CheckReport) -> str:
+    """Workflow commands: GitHub shows each at its line of a pull request."""
+    return "".join(_commands(report))
+
+
+def _commands(report: CheckReport) -> Iterator[str]:
+    for finding in report.findings:
+        place = finding.place
+        facts = {
+            "file": place.file,
+            "line": place.line,
+            "col": place.column,
+            "title": f"{finding.code} {finding.title}",
+        }
+        if place.end_line:
+            facts |= {"endLine": place.end_line}
+        words = (
+            english(finding.cause)
+            if finding.change is None
+            else f"{english(finding.cause)}\nhelp: {english(finding.change)}"
+        )
+        if finding.measured is not None and report.run is not None:
+            words += f"\nmeasured: {measured_in_words(finding.measured, report.run)}"
+        given = ",".join(f"{key}={_escaped(str(value), in_value=True)}" for key, value in facts.items())
+        yield f"::{_LEVELS[finding.severity]} {given}::{_escaped(words)}\n"
+
+
+def _escaped(words: str, in_value: bool = False) -> str:
+    words = words.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return words.replace(":", "%3A").replace(",", "%2C") if in_value else words

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flatout.records.export import Counter, Slice, Trace, TracedProcess, Track
+from flatout.records.timeline import Counter, Slice, Trace, TracedProcess, Track
 
 _UNSEEN_NS = 1000
 # A viewer's own colour names: waiting looks like waiting everywhere.
@@ -152,8 +152,11 @@ def _of_slice(drawn: _Drawn, kind: str, pid: int, tid: int, shift_us: float) -> 
 def _of_counter(counter: Counter, pid: int, shift_us: float) -> Iterator[dict[str, Any]]:
     for t_us, value in zip(counter.t_us, counter.values, strict=True):
         at_us = round(t_us + shift_us, 3)
-        yield {"ph": "C", "name": counter.name, "pid": pid, "tid": 0, "ts": at_us, "args": {"value": _short(value)}}
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.6g}")
+        yield {
+            "ph": "C",
+            "name": counter.name,
+            "pid": pid,
+            "tid": 0,
+            "ts": at_us,
+            "args": {"value": float(f"{value:.6g}")},
+        }

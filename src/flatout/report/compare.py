@@ -12,7 +12,7 @@ from flatout.records.comparison import Arm, Compared, Comparison, PhaseChange, S
 from flatout.records.proof import MeasuredGain
 from flatout.records.report import Finding
 from flatout.report.layout import LABEL, PHASE_STYLE, add_label, draw_lines, separate_parts, wrap_sentence
-from flatout.report.text import clean, figure, milliseconds, percent, shorten, with_interval
+from flatout.report.text import clean, figure, milliseconds, percent, shorten, told, with_interval
 from flatout.words.codec import encode
 
 _STYLE = {"faster": "bold green", "slower": "bold red", "no sure difference": "bold", "not measured": "bold yellow"}
@@ -37,7 +37,7 @@ def to_json(compared: Compared) -> dict[str, Any]:
 def render(compared: Compared, *, width: int, color: bool, unicode: bool, quiet: bool = False) -> str:
     """The whole page; with `quiet` the verdicts alone."""
     drawn_width, width = width, width if unicode else width - _LONGER_IN_ASCII
-    lines: list[Text] = []
+    lines = [line for words in compared.disturbed for line in wrap_sentence("DISTURBED", words, width, "bold yellow")]
     for comparison in compared.comparisons:
         lines += wrap_sentence(_word(comparison.judgement), comparison.sentence, width, _STYLE[comparison.judgement])
     if not quiet:
@@ -96,16 +96,12 @@ def _left_for_names(columns: Sequence[Sequence[str]], width: int) -> int:
 def _speed(arm: Arm, gain: MeasuredGain | None) -> tuple[str, ...]:
     return (
         clean(arm.name),
-        _or_absent(arm.samples_per_s),
-        _or_absent(arm.steps_per_s),
-        "–" if arm.step_ms is None else milliseconds(arm.step_ms),
+        told(arm.samples_per_s, figure),
+        told(arm.steps_per_s, figure),
+        told(arm.step_ms, milliseconds),
         "–" if arm.samples_per_step is None else f"{arm.samples_per_step:.4g}",
         "" if gain is None else with_interval(gain, 3),
     )
-
-
-def _or_absent(value: float | None) -> str:
-    return "–" if value is None else figure(value)
 
 
 def _phases(comparison: Comparison) -> Iterator[Text]:
@@ -124,9 +120,7 @@ def _phases(comparison: Comparison) -> Iterator[Text]:
 
 
 def _phase(change: PhaseChange, by_sample: bool) -> tuple[str, str, str]:
-    values = change.ms
-    if by_sample and change.us_per_sample is not None:
-        values = (change.us_per_sample[0] / 1e3, change.us_per_sample[1] / 1e3)
+    values = change.ms_of(by_sample)
     words = [f"{milliseconds(ms)} {percent(share):>4}" for ms, share in zip(values, change.share, strict=True)]
     difference = values[1] - values[0]
     if abs(difference) < _NOTHING_MS:

@@ -7,9 +7,8 @@ from typing import Any
 
 from rich.text import Text
 
-from flatout.records.fix import SCHEMA, Fix, Quality, Tried
+from flatout.records.fix import SCHEMA, Fix, Plan, Planned, Quality, Tried
 from flatout.records.message import message
-from flatout.records.plan import Plan, Planned
 from flatout.records.proof import Hours, MeasuredGain
 from flatout.report.layout import add_label, draw_lines, separate_parts, wrap_sentence
 from flatout.report.text import clean, figure, with_interval
@@ -27,7 +26,8 @@ def to_json(fix: Fix) -> dict[str, Any]:
 
 
 def render(fix: Fix, *, width: int, color: bool, unicode: bool, verbose: bool = False) -> str:
-    parts = [list(_speed(fix, width)), list(_table(fix.tried, width)), list(_quality(fix, width))]
+    first = [] if fix.disturbed is None else wrap_sentence("DISTURBED", fix.disturbed, width, "bold yellow")
+    parts = [first, list(_speed(fix, width)), list(_table(fix.tried, width)), list(_quality(fix, width))]
     parts.append(list(_why(fix, width, verbose)))
     return draw_lines(separate_parts(parts), width, color, unicode)
 
@@ -110,6 +110,9 @@ def quality_sentences(quality: Quality) -> list[str]:
 def _why(fix: Fix, width: int, verbose: bool) -> Iterator[Text]:
     words = f"{fix.trials} trials in {_duration(fix.took_s)}; the search ended because {english(fix.ended)}"
     yield from wrap_sentence("Search", words, width)
+    if (foretold := fix.foretold) is not None:
+        figures = {"remedies": foretold.remedies, "near": foretold.near, "ratio": foretold.ratio}
+        yield from wrap_sentence("Predicted", message("fix.foretold", **figures), width)
     for notice in fix.notices:
         yield from wrap_sentence("", notice, width)
     if verbose:

@@ -121,7 +121,7 @@ class CsvFile:
         found = False
         for line in self._lines:
             fields = [field.strip() for field in line.split(",")]
-            if not line.strip() or self._is_header(fields):
+            if not line.strip() or self._take_header(fields):
                 continue
             tick = self._tick(fields)
             if tick is None:
@@ -135,7 +135,7 @@ class CsvFile:
                 "timestamp, utilization.gpu [%], … of nvidia-smi --query-gpu=… --format=csv"
             )
 
-    def _is_header(self, fields: list[str]) -> bool:
+    def _take_header(self, fields: list[str]) -> bool:
         if fields[0].strip("\ufeff") != "timestamp" and "utilization.gpu" not in ",".join(fields):
             return False
         names = [re.sub(r"\s*\[.*\]$", "", field.strip("\ufeff")) for field in fields]

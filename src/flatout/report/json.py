@@ -23,9 +23,7 @@ def to_json(report: RunReport) -> dict[str, Any]:
 
 def from_json(value: dict[str, Any]) -> RunReport:
     """The report that `to_json` wrote, also one written by an older or newer flatout of the same schema."""
-    if value.get("schema") != SCHEMA:
-        found = value.get("schema")
-        raise FlatoutError(f"the report has schema {found!r}, this flatout reads {SCHEMA}: use the one that wrote it")
+    _check_schema("report", value, SCHEMA)
     return decode(RunReport, value, strict=False)
 
 
@@ -35,13 +33,16 @@ _OF_TRIAL = ("arm", "remedies", "ending", "why", "run", "wall_s", "step_s", "sam
 
 def fix_from_json(value: dict[str, Any]) -> Fix:
     """The fix that `report.fix.to_json` wrote."""
-    if value.get("schema") != FIX_SCHEMA:
-        found = value.get("schema")
-        raise FlatoutError(f"the fix has schema {found!r}, this flatout reads {FIX_SCHEMA}: use the one that wrote it")
+    _check_schema("fix", value, FIX_SCHEMA)
     try:
         return decode(Fix, value)
     except TypeError as error:
         raise FlatoutError(f"the record of the fix lacks what it needs ({error}); make it again") from error
+
+
+def _check_schema(what: str, value: dict[str, Any], reads: int) -> None:
+    if (found := value.get("schema")) != reads:
+        raise FlatoutError(f"the {what} has schema {found!r}, this flatout reads {reads}: use the one that wrote it")
 
 
 def trial_from_json(value: dict[str, Any]) -> Trial:

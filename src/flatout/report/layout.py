@@ -83,17 +83,17 @@ def draw_lines(lines: list[Text], width: int, color: bool, unicode: bool) -> str
     return result if unicode else text.ascii_only(result)
 
 
-def wrap_pieces(label: str, body: list[Text], page: Page, style: str = "bold") -> Iterator[Text]:
+def wrap_pieces(label: str, body: list[Text], page: Page) -> Iterator[Text]:
     """A label at the left and pieces that stay whole, as many to a line as fit."""
     room = page.width - LABEL - 2
     line, first = Text(), True
     for piece in body:
         if line and line.cell_len + 3 + piece.cell_len > room:
-            yield add_label(label if first else "", line, style)
+            yield add_label(label if first else "", line)
             line, first = Text(), False
         line += (Text(" · ", "dim") + piece) if line else piece
     if line:
-        yield add_label(label if first else "", line, style)
+        yield add_label(label if first else "", line)
 
 
 def add_label(label: str, body: Text, style: str = "bold") -> Text:

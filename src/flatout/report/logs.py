@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from flatout.records.logs import SCHEMA, LogComparison, LogPoint, LogSummary, Pauses
+from flatout.records.logs import SCHEMA, LogComparison, LogSummary, Pauses
 from flatout.report import text
 from flatout.report.layout import LABEL, Look, add_label, draw_lines, wrap_sentence
 from flatout.words import english
@@ -96,7 +96,8 @@ def _worth_both(log: LogSummary) -> bool:
 
 
 def _course(log: LogSummary, width: int, unicode: bool) -> Iterator[Text]:
-    rates = [rate for point in log.points if (rate := _rate(point)) is not None]
+    paces = (point.it_per_s if point.samples_per_s is None else point.samples_per_s for point in log.points)
+    rates = [rate for rate in paces if rate is not None]
     if len(rates) < 4:
         return
     cells = min(len(rates), max(10, width - LABEL - 34), 60)
@@ -110,10 +111,6 @@ def _course(log: LogSummary, width: int, unicode: bool) -> Iterator[Text]:
     unit = "samples/s" if log.points[0].samples_per_s is not None else "it/s"
     words = f" {text.figure(min(means))} to {text.figure(most)} {unit}"
     yield add_label("Over time", Text(line, "cyan") + Text(words))
-
-
-def _rate(point: LogPoint) -> float | None:
-    return point.samples_per_s if point.samples_per_s is not None else point.it_per_s
 
 
 def _trend(log: LogSummary) -> str:

@@ -8,8 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from flatout.records.monitor import GpuSummary, HostSummary, MonitorSummary, Spread
-from flatout.records.sample import GpuSample, Tick, throttle_names
+from flatout.records.sample import GpuSample, GpuSummary, HostSummary, MonitorSummary, Spread, Tick, throttle_names
 from flatout.words import english
 from flatout.words.codec import encode
 
@@ -138,23 +137,30 @@ def verdict_line(summary: MonitorSummary) -> str:
 def _print_gpu(gpu: GpuSummary, console: Console) -> None:
     console.print(f"GPU {gpu.gpu}{' ' + gpu.name if gpu.name else ''}", style="bold", highlight=False, markup=False)
     fluctuation = "" if gpu.fluctuation_points is None else f", fluctuation {gpu.fluctuation_points:.0f} points"
-    rows = {
-        "utilisation": _plus_minus(gpu.util_percent, "%") + fluctuation,
-        "memory": _memory(gpu),
-        "power": f"{_plus_minus(gpu.power_w, ' W')} ({_percent_of(gpu.power_share)} of the limit)",
-        "temperature": "not measured" if gpu.temperature_c is None else f"{gpu.temperature_c.high:.0f} °C at most",
-        "SM active": _plus_minus(gpu.sm_active_share, "%", 100),
-        "tensor active": _plus_minus(gpu.tensor_active_share, "%", 100),
-    }
-    for name, value in rows.items():
-        if not value.startswith("not measured"):
-            console.print(f"  {name:<14}{value}", highlight=False)
+    _print_rows(
+        console,
+        {
+            "utilisation": _plus_minus(gpu.util_percent, fluctuation, "%"),
+            "memory": _memory(gpu),
+            "power": _plus_minus(gpu.power_w, f" ({_percent_of(gpu.power_share)} of the limit)", " W"),
+            "temperature": None if gpu.temperature_c is None else f"{gpu.temperature_c.high:.0f} °C at most",
+            "SM active": _plus_minus(gpu.sm_active_share, "", "%", 100),
+            "tensor active": _plus_minus(gpu.tensor_active_share, "", "%", 100),
+        },
+    )
     console.print(Text(f"  {gpu.status}: ", style=_STYLES.get(gpu.status, "")) + Text(english(gpu.sentence), style=""))
 
 
-def _memory(gpu: GpuSummary) -> str:
+def _print_rows(console: Console, rows: dict[str, str | None]) -> None:
+    """Those that were measured."""
+    for name, value in rows.items():
+        if value is not None:
+            console.print(f"  {name:<14}{value}", highlight=False)
+
+
+def _memory(gpu: GpuSummary) -> str | None:
     if gpu.memory_used_bytes is None or not gpu.memory_total_bytes:
-        return "not measured"
+        return None
     peak = gpu.memory_used_bytes.high
     own = "" if gpu.own_memory_bytes is None else f", own {gpu.own_memory_bytes.high / _GIB:.1f} GiB"
     total = gpu.memory_total_bytes
@@ -164,17 +170,15 @@ def _memory(gpu: GpuSummary) -> str:
 def _print_host(host: HostSummary, console: Console) -> None:
     cores = "" if host.cpus_allowed is None else f" ({host.cpus_allowed:g} cores allowed)"
     rows = {
-        "CPU": _plus_minus(host.cpu_share, "%", 100) + cores,
-        "main process": f"{_plus_minus(host.main_cpu_share, '%', 100)} of a core",
-        "workers": f"{_plus_minus(host.worker_cpu_share, '%', 100)} of a core each, {host.workers} at most",
-        "iowait": _plus_minus(host.iowait_share, "%", 100),
-        "memory": "not measured" if host.memory_used_share is None else f"{host.memory_used_share.high:.0%} at most",
+        "CPU": _plus_minus(host.cpu_share, cores, "%", 100),
+        "main process": _plus_minus(host.main_cpu_share, " of a core", "%", 100),
+        "workers": _plus_minus(host.worker_cpu_share, f" of a core each, {host.workers} at most", "%", 100),
+        "iowait": _plus_minus(host.iowait_share, "", "%", 100),
+        "memory": None if host.memory_used_share is None else f"{host.memory_used_share.high:.0%} at most",
     }
-    rows = {name: value for name, value in rows.items() if not value.startswith("not measured")}
-    if rows:
+    if any(value is not None for value in rows.values()):
         console.print("host", style="bold", highlight=False)
-    for name, value in rows.items():
-        console.print(f"  {name:<14}{value}", highlight=False)
+    _print_rows(console, rows)
 
 
 def summary_json(summary: MonitorSummary) -> str:
@@ -189,8 +193,8 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _plus_minus(spread: Spread | None, unit: str, scale: float = 1) -> str:
-    return "not measured" if spread is None else f"{spread.mean * scale:.0f}{unit} ± {spread.std * scale:.0f}"
+def _plus_minus(spread: Spread | None, behind: str, unit: str, scale: float = 1) -> str | None:
+    return None if spread is None else f"{spread.mean * scale:.0f}{unit} ± {spread.std * scale:.0f}{behind}"
 
 
 def _percent_of(spread: Spread | None) -> str:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from flatout.records.fix import Fix
 from flatout.records.message import Message, message
-from flatout.records.report import GpuUse, RemedyState, RunReport
+from flatout.records.report import GpuUse, RemedyState, RunReport, Warmup
 from flatout.records.timeline import Timeline
 from flatout.report import text
 
 # Where the usual ten minutes were too short.
 _LONGER = "30m"
+_PART_SHOWN = 0.01
 
 
 def next_command(report: RunReport) -> str:
@@ -50,6 +51,21 @@ class Figure:
     name: str
     value: str | None
     more: str | None = None
+
+
+def spent_on(report: RunReport) -> list[tuple[Message, float]]:
+    """What the step is spent on, with the share of each part that is worth a word."""
+    shown = ((part, share) for part, share in report.parts.items() if share >= _PART_SHOWN)
+    return [(Message(f"part.{part.replace(' ', '_')}"), share) for part, share in shown]
+
+
+def describe_warmup(warmup: Warmup) -> Message:
+    """How long it was and why."""
+    facts = {"steps": f"{warmup.steps:,}", "seconds": text.duration(warmup.seconds)}
+    if not warmup.causes:
+        return message("run.warmup_not_explained", **facts)
+    causes = tuple(message(f"warmup.{cause.replace(' ', '_')}") for cause in warmup.causes)
+    return message("run.warmup", causes=causes, **facts)
 
 
 def main_figures(report: RunReport) -> tuple[Figure, ...]:

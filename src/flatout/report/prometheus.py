@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from math import isfinite
 
 from flatout.records.sample import GpuReading, Tick
 from flatout.report.live import LiveFigures
@@ -14,15 +13,8 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Value:
-    """One line. Base units, as the format's conventions have it: seconds, bytes, ratios of 1."""
-
-    name: str
-    value: float | None
-    labels: Labels
-
-
+# A line: name, value and labels. Base units, as the format's conventions have it: seconds, bytes, ratios of 1.
+_Value = tuple[str, float | None, Labels]
 _HELP = {
     "flatout_info": "The run and the version of flatout that watches it.",
     "flatout_elapsed_seconds": "Since the recording began.",
@@ -49,32 +41,41 @@ _HELP = {
     "flatout_processes": "Watched processes, by role.",
 }
 _COUNTERS = {"flatout_steps_total"}
+_OF_GPU = {
+    "sm_active_ratio": "sm_active_share",
+    "tensor_active_ratio": "tensor_active_share",
+    "power_watts": "power_w",
+    "power_limit_watts": "power_limit_w",
+    "memory_used_bytes": "memory_used_bytes",
+    "memory_total_bytes": "memory_total_bytes",
+    "temperature_celsius": "temperature_c",
+}
 
 
 def exposition(figures: LiveFigures | None, tick: Tick | None, info: Labels) -> str:
     """The whole page: every metric with its type, help and lines."""
-    found = [_Value("flatout_info", 1.0, info), *_of_run(figures), *_of_tick(tick)]
+    found: list[_Value] = [("flatout_info", 1.0, info), *_of_run(figures), *_of_tick(tick)]
     lines: list[str] = []
     for name, words in _HELP.items():
-        values = [
-            value for value in found if value.name == name and value.value is not None and math.isfinite(value.value)
+        values = [(value, labels) for what, value, labels in found if what == name]
+        told = [
+            f"{name}{_labels(labels)} {value!r}" for value, labels in values if value is not None and isfinite(value)
         ]
-        if values:
-            lines += [f"# HELP {name} {words}", f"# TYPE {name} {'counter' if name in _COUNTERS else 'gauge'}"]
-            lines += [f"{name}{_labels(value.labels)} {value.value!r}" for value in values]
+        if told:
+            lines += [f"# HELP {name} {words}", f"# TYPE {name} {'counter' if name in _COUNTERS else 'gauge'}", *told]
     return "\n".join(lines) + "\n"
 
 
 def _of_run(figures: LiveFigures | None) -> Iterator[_Value]:
     if figures is None:
         return
-    yield _Value("flatout_elapsed_seconds", figures.elapsed_s, {})
-    yield _Value("flatout_steps_total", float(figures.steps), {})
-    yield _Value("flatout_steps_per_second", figures.steps_per_s, {})
-    yield _Value("flatout_samples_per_second", figures.samples_per_s, {})
-    yield _Value("flatout_gpu_starved_ratio", figures.starved_share, {})
+    yield "flatout_elapsed_seconds", figures.elapsed_s, {}
+    yield "flatout_steps_total", float(figures.steps), {}
+    yield "flatout_steps_per_second", figures.steps_per_s, {}
+    yield "flatout_samples_per_second", figures.samples_per_s, {}
+    yield "flatout_gpu_starved_ratio", figures.starved_share, {}
     for phase, share in figures.phases.items():
-        yield _Value("flatout_phase_ratio", share, {"phase": phase})
+        yield "flatout_phase_ratio", share, {"phase": phase}
 
 
 def _of_tick(tick: Tick | None) -> Iterator[_Value]:
@@ -83,19 +84,17 @@ def _of_tick(tick: Tick | None) -> Iterator[_Value]:
     if tick.gpu is not None:
         yield from _of_gpus(tick.gpu)
     if tick.host is not None:
-        yield _Value("flatout_host_cpu_ratio", tick.host.cpu_share, {})
-        yield _Value("flatout_host_memory_available_bytes", tick.host.memory_available_bytes, {})
-        yield _Value("flatout_host_memory_total_bytes", tick.host.memory_total_bytes, {})
+        yield "flatout_host_cpu_ratio", tick.host.cpu_share, {}
+        yield "flatout_host_memory_available_bytes", tick.host.memory_available_bytes, {}
+        yield "flatout_host_memory_total_bytes", tick.host.memory_total_bytes, {}
     if tick.cgroup is not None:
-        yield _Value("flatout_cgroup_memory_bytes", tick.cgroup.memory_current_bytes, {})
-        yield _Value("flatout_cgroup_memory_limit_bytes", tick.cgroup.memory_limit_bytes, {})
+        yield "flatout_cgroup_memory_bytes", tick.cgroup.memory_current_bytes, {}
+        yield "flatout_cgroup_memory_limit_bytes", tick.cgroup.memory_limit_bytes, {}
     for role in dict.fromkeys(process.role for process in tick.processes):
         mine = [process for process in tick.processes if process.role == role]
-        yield _Value("flatout_processes", float(len(mine)), {"role": role})
-        yield _Value("flatout_process_cpu_cores", _sum([process.cpu_share for process in mine]), {"role": role})
-        yield _Value(
-            "flatout_process_resident_memory_bytes", _sum([process.rss_bytes for process in mine]), {"role": role}
-        )
+        yield "flatout_processes", float(len(mine)), {"role": role}
+        yield "flatout_process_cpu_cores", _sum([process.cpu_share for process in mine]), {"role": role}
+        yield "flatout_process_resident_memory_bytes", _sum([process.rss_bytes for process in mine]), {"role": role}
 
 
 def _of_gpus(reading: GpuReading) -> Iterator[_Value]:
@@ -103,14 +102,9 @@ def _of_gpus(reading: GpuReading) -> Iterator[_Value]:
     for gpu in reading.gpus:
         labels = {"gpu": str(gpu.gpu), **({"name": names[gpu.gpu]} if gpu.gpu in names else {})}
         util = None if gpu.util_percent is None else gpu.util_percent / 100.0
-        yield _Value("flatout_gpu_utilization_ratio", util, labels)
-        yield _Value("flatout_gpu_sm_active_ratio", gpu.sm_active_share, labels)
-        yield _Value("flatout_gpu_tensor_active_ratio", gpu.tensor_active_share, labels)
-        yield _Value("flatout_gpu_power_watts", gpu.power_w, labels)
-        yield _Value("flatout_gpu_power_limit_watts", gpu.power_limit_w, labels)
-        yield _Value("flatout_gpu_memory_used_bytes", gpu.memory_used_bytes, labels)
-        yield _Value("flatout_gpu_memory_total_bytes", gpu.memory_total_bytes, labels)
-        yield _Value("flatout_gpu_temperature_celsius", gpu.temperature_c, labels)
+        yield "flatout_gpu_utilization_ratio", util, labels
+        for name, field in _OF_GPU.items():
+            yield f"flatout_gpu_{name}", getattr(gpu, field), labels
 
 
 def _sum(values: list[float | None]) -> float | None:

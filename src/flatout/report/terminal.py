@@ -10,15 +10,19 @@ from rich.text import Text
 from flatout.records.message import Message
 from flatout.records.report import (
     PHASES,
+    WORKING,
     Check,
     Finding,
     GpuUse,
     HostUse,
     LineCost,
+    PauseSite,
     PhaseShare,
     RunReport,
     StageCost,
+    SyncSite,
     WorkerCost,
+    WorkerLedger,
 )
 from flatout.report import text
 from flatout.report.layout import (
@@ -32,8 +36,11 @@ from flatout.report.layout import (
     wrap_paragraph,
     wrap_pieces,
 )
-from flatout.report.overview import next_command, remedy_outcome
+from flatout.report.overview import describe_warmup, next_command, remedy_outcome, spent_on
 from flatout.words import english
+
+# A shorter one nobody has noticed.
+_WARMUP_SHOWN_S = 1.0
 
 
 def render(report: RunReport, look: Look | None = None, saved: str | None = None) -> str:
@@ -69,14 +76,18 @@ def _headline(page: Page) -> Iterator[Text]:
     if not run.steps:
         yield Text(" No training step was seen.", "bold yellow")
         return
+    machine = report.machine
+    if machine is not None and machine.sentence is not None:
+        yield from _said("disturbed" if machine.disturbed else "limited", "bold yellow", machine.sentence, page)
+        yield Text()
     word = "balanced" if verdict.bound == "balanced" else f"{verdict.bound}-bound"
     if verdict.healthy:
         word = f"healthy, {word}"
-    sentence = Text.assemble(
-        (word.upper(), "bold green" if verdict.healthy else "bold red"),
-        "  ",
-        (text.clean(english(verdict.sentence)), "bold"),
-    )
+    yield from _said(word, "bold green" if verdict.healthy else "bold red", verdict.sentence, page)
+
+
+def _said(word: str, style: str, words: Message, page: Page) -> Iterator[Text]:
+    sentence = Text.assemble((word.upper(), style), "  ", (text.clean(english(words)), "bold"))
     for line in sentence.wrap(Console(width=page.width), page.width - 2):
         line.rstrip()
         yield Text(" ") + line
@@ -97,6 +108,9 @@ def _speed(page: Page) -> Iterator[Text]:
     if step_ms:
         pieces.append(Text(f"{text.milliseconds(step_ms)} per step"))
     yield from wrap_pieces("Speed", pieces, page)
+    warmup = page.report.warmup
+    if warmup is not None and warmup.steps and (page.verbose or warmup.seconds >= _WARMUP_SHOWN_S):
+        yield from wrap_pieces("Warm-up", [Text(english(describe_warmup(warmup)), "dim")], page)
 
 
 def _phases(page: Page) -> Iterator[Text]:
@@ -111,6 +125,9 @@ def _phases(page: Page) -> Iterator[Text]:
     if small:
         words = f"{len(small)} more below 1%: {', '.join(small)}"
         yield from wrap_paragraph("", words, page, "dim")
+    parts = [Text.assemble(f"{english(part)} ", (text.percent(share), "bold")) for part, share in spent_on(page.report)]
+    if parts:
+        yield from wrap_pieces("Spent on", parts, page)
 
 
 def _phase_bar(name: str, phase: PhaseShare, page: Page) -> Text:
@@ -123,16 +140,15 @@ def _phase_bar(name: str, phase: PhaseShare, page: Page) -> Text:
 
 def _devices(page: Page) -> Iterator[Text]:
     report = page.report
-    if report.gpu is not None:
-        yield from wrap_pieces("GPU", list(_gpu(report.gpu, page.verbose)), page)
-    elif report.run.device == "cpu":
-        yield from wrap_pieces("GPU", [Text("not used", "dim")], page)
-    else:
-        yield from wrap_pieces("GPU", [Text("not measured", "dim")], page)
+    without = Text("not used" if report.run.device == "cpu" else "not measured", "dim")
+    yield from wrap_pieces("GPU", [without] if report.gpu is None else list(_gpu(report.gpu, page.verbose)), page)
     if report.host is not None:
         yield from wrap_pieces("Host", list(_host(report.host)), page)
     for worker in sorted(report.workers, key=lambda w: -w.samples)[: None if page.verbose else 2]:
         yield from wrap_pieces("Loader", list(_loader(worker)), page)
+    ledger = report.worker_ledger
+    if ledger is not None and (report.verdict.bound == "input" or page.verbose):
+        yield from wrap_pieces("Workers", list(_worker_parts(ledger)), page)
 
 
 def _host(host: HostUse) -> Iterator[Text]:
@@ -179,6 +195,32 @@ def _loader(cost: WorkerCost) -> Iterator[Text]:
         yield Text(f"start-up {text.duration(cost.startup_s)}")
 
 
+_WORKER_PART_NAMES = {
+    "samples": "making samples",
+    "collate": "collating",
+    "handover": "handing over",
+    "order": "idle",
+    "room": "waiting for room",
+    "not running": "no processor free",
+    "python": "Python",
+    "native": "native code",
+    "file": "waiting for files",
+    "pipe": "waiting for pipes or sockets",
+    "lock": "waiting for threads",
+    "process": "waiting for processes",
+    "sleep": "sleeping",
+}
+
+
+def _worker_parts(ledger: WorkerLedger) -> Iterator[Text]:
+    """Shares of a worker's time that add up to all of it: at work by nature, where that is known."""
+    natures = {name: share * ledger.working for name, share in ledger.natures.items()}
+    others = {name: share for name, share in ledger.parts.items() if not natures or name not in WORKING}
+    for name, share in (natures | others).items():
+        if share >= 0.01:
+            yield Text.assemble(f"{_WORKER_PART_NAMES.get(name, name)} ", (text.percent(share), "bold"))
+
+
 def _findings(page: Page) -> Iterator[Text]:
     if page.report.findings:
         yield Text(" What to fix", "bold")
@@ -222,63 +264,54 @@ def _finding(finding: Finding, page: Page) -> Iterator[Text]:
 
 def _lines(page: Page) -> Iterator[Text]:
     costs = [c for c in page.report.lines if page.verbose or c.share >= 0.01][: 20 if page.verbose else 5]
-    if not costs:
-        return
-    yield Text(" Slowest lines of your code", "bold")
-    yield from _costs(costs, page)
+    yield from _sites("Slowest lines of your code", _costs(costs), page)
 
 
 def _worker_lines(page: Page) -> Iterator[Text]:
     """Where the training waits for its batches, or all of it is asked for."""
-    if page.report.verdict.bound != "input" and not page.verbose:
-        return
-    costs = [c for c in page.report.worker_lines if page.verbose or c.share >= 0.05][: 20 if page.verbose else 3]
-    if costs:
-        yield Text(" Slowest lines in a loader worker, per sample", "bold")
-        yield from _costs(costs, page)
+    if page.report.verdict.bound == "input" or page.verbose:
+        costs = [c for c in page.report.worker_lines if page.verbose or c.share >= 0.05][: 20 if page.verbose else 3]
+        yield from _sites("Slowest lines in a loader worker, per sample", _costs(costs), page)
 
 
-def _costs(costs: Sequence[LineCost], page: Page) -> Iterator[Text]:
-    for cost in costs:
-        where = text.place(cost.location.file, cost.location.line, page.width * 9 // 20, page.cwd)
-        values = (text.percent(cost.share), text.milliseconds(cost.ms))
-        yield _site(cost.phase, where, cost.function, values, page)
+def _costs(costs: Sequence[LineCost]) -> list[_Site]:
+    return [(cost.phase, cost, (text.percent(cost.share), text.milliseconds(cost.ms))) for cost in costs]
 
 
 def _syncs(page: Page) -> Iterator[Text]:
-    sites = page.report.syncs[: 20 if page.verbose else 3]
-    if not sites:
-        return
-    yield Text(" GPU syncs: the host waits for the device", "bold")
-    for site in sites:
-        where = text.place(site.location.file, site.location.line, page.width * 9 // 20, page.cwd)
+    sites: list[_Site] = []
+    for site in page.report.syncs[: 20 if page.verbose else 3]:
         often = text.figure(site.per_step) if site.per_step < 10 else f"{site.per_step:.0f}"
-        ms = "hidden" if site.ms is None else text.milliseconds(site.ms)
-        yield _site(site.op, where, site.function, (f"{often} per step", ms), page)
+        sites.append(
+            (site.op, site, (f"{often} per step", "hidden" if site.ms is None else text.milliseconds(site.ms)))
+        )
+    yield from _sites("GPU syncs: the host waits for the device", sites, page)
 
 
 def _pauses(page: Page) -> Iterator[Text]:
     wall_s = page.report.run.wall_s
-    sites = [p for p in page.report.pauses if page.verbose or p.total_s >= 0.01 * wall_s][: 20 if page.verbose else 3]
-    if not sites:
-        return
-    yield Text(" Training pauses", "bold")
-    for site in sites:
-        where = text.place(site.location.file, site.location.line, page.width * 9 // 20, page.cwd)
-        values = (f"{site.count:,} times", text.duration(site.total_s))
-        yield _site(site.op, where, site.function, values, page)
+    shown = [p for p in page.report.pauses if page.verbose or p.total_s >= 0.01 * wall_s][: 20 if page.verbose else 3]
+    sites: list[_Site] = [(p.op, p, (f"{p.count:,} times", text.duration(p.total_s))) for p in shown]
+    yield from _sites("Training pauses", sites, page)
 
 
-def _site(kind: str, where: str, function: str, values: tuple[str, str], page: Page) -> Text:
+# Its kind, the place, and two figures.
+_Site = tuple[str, LineCost | SyncSite | PauseSite, tuple[str, str]]
+
+
+def _sites(title: str, sites: Sequence[_Site], page: Page) -> Iterator[Text]:
     """kind · file:line · function … figure · figure; the function gives way when the line is short."""
-    first, second = values[0].rjust(5), values[1].rjust(12)
-    room = page.width - LABEL - 2 - len(first) - len(second)
-    left = Text.assemble(" ", (kind.ljust(LABEL), PHASE_STYLE.get(kind, "red")), " ", (where, "cyan"))
-    spare = room - len(where) - 3
-    if spare >= 6:
-        left.append("  " + text.shorten(function, spare), "dim")
-    left.append(" " * max(1, page.width - left.cell_len - len(first) - len(second)))
-    return left.append(first, "bold").append(second, "dim")
+    if sites:
+        yield Text(f" {title}", "bold")
+    for kind, site, values in sites:
+        where = text.place(site.location.file, site.location.line, page.width * 9 // 20, page.cwd)
+        first, second = values[0].rjust(5), values[1].rjust(12)
+        spare = page.width - LABEL - 2 - len(first) - len(second) - len(where) - 3
+        left = Text.assemble(" ", (kind.ljust(LABEL), PHASE_STYLE.get(kind, "red")), " ", (where, "cyan"))
+        if spare >= 6:
+            left.append("  " + text.shorten(site.function, spare), "dim")
+        left.append(" " * max(1, page.width - left.cell_len - len(first) - len(second)))
+        yield left.append(first, "bold").append(second, "dim")
 
 
 def _notices(page: Page) -> tuple[Message, ...]:
@@ -381,10 +414,10 @@ def _stage_figures(cost: StageCost) -> dict[str, str]:
     return {
         "params": _stage_count(cost.parameters),
         "forward": text.milliseconds(cost.forward_ms),
-        "backward": "–" if cost.backward_ms is None else text.milliseconds(cost.backward_ms),
-        "share": "–" if cost.share is None else text.percent(cost.share),
-        "if 2×": _stage_ratio(cost.if_twice),
-        "if free": _stage_ratio(cost.if_free),
+        "backward": text.told(cost.backward_ms, text.milliseconds),
+        "share": text.told(cost.share, text.percent),
+        "if 2×": text.told(cost.if_twice, text.ratio),
+        "if free": text.told(cost.if_free, text.ratio),
     }
 
 
@@ -393,10 +426,6 @@ def _stage_line(name: str, figures: dict[str, str], columns: list[tuple[str, int
     for column, cells in columns:
         line.append(figures.get(column, "").rjust(cells), "bold" if column == "share" else "")
     return line
-
-
-def _stage_ratio(value: float | None) -> str:
-    return "–" if value is None else f"×{value:.2f}"
 
 
 def _stage_count(parameters: int) -> str:

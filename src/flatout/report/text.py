@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from flatout.records.proof import MeasuredGain
@@ -127,6 +128,15 @@ def shorten(path: str, cells: int) -> str:
     tail = len(name) + 1 if len(name) + 3 <= cells else (cells - 1) * 2 // 3
     tail = min(max(tail, (cells - 1) * 2 // 3), cells - 1)
     return path[: cells - 1 - tail] + "…" + path[len(path) - tail :]
+
+
+def ratio(value: float) -> str:
+    return f"×{value:.2f}"
+
+
+def told(value: float | None, draw: Callable[[float], str]) -> str:
+    """As `draw` writes it, and a dash for what was not measured."""
+    return "–" if value is None else draw(value)
 
 
 def with_interval(gain: MeasuredGain, digits: int = 2) -> str:

@@ -17,7 +17,8 @@ def render(tuned: Tuned, verbose: bool = False, unicode: bool = True) -> str:
     """Plain text that ends in a newline."""
     ended = f" · {english(tuned.ended)}" if tuned.ended else ""
     head = f"{english(tuned.method)} · {tuned.trials} trials in {text.duration(tuned.wall_s)}{ended}"
-    lines = [f" {head}", "", *_table(tuned), *_failed(tuned, verbose)]
+    first = [f" DISTURBED  {english(tuned.disturbed)}", ""] if tuned.disturbed is not None else []
+    lines = [*first, f" {head}", "", *_table(tuned), *_failed(tuned, verbose)]
     lines += [""] * bool(tuned.notices) + [f" {english(notice)}" for notice in tuned.notices]
     lines += ["", *_picks(tuned)]
     page = "\n".join(lines)
@@ -36,7 +37,7 @@ def point_figures(tuned: Tuned, point: Point) -> str:
 
 
 def _table(tuned: Tuned) -> Iterator[str]:
-    rows = [_head(tuned)]
+    rows = [["setting", tuned.rate, "gain", tuned.memory, *(["metric"] if tuned.metric is not None else [])]]
     marks = [""]
     shown = [point for point in tuned.points if point.is_usable]
     longest = max((point.steps for point in shown), default=0)
@@ -53,11 +54,6 @@ def _table(tuned: Tuned) -> Iterator[str]:
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
         yield f" {mark:1} {'  '.join(cells)}".rstrip()
     yield "   → chosen  · Pareto front: no measured setting is better in every respect"
-
-
-def _head(tuned: Tuned) -> list[str]:
-    head = ["setting", tuned.rate, "gain", tuned.memory]
-    return [*head, "metric"] if tuned.metric is not None else head
 
 
 def _row(tuned: Tuned, point: Point) -> list[str]:

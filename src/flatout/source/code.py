@@ -14,10 +14,9 @@ from flatout.source.flow.values import Values
 from flatout.source.project.project import Project
 from flatout.source.syntax.nodes import called_name
 from flatout.source.training.caches import Cache, find_caches
-from flatout.source.training.datasets import Dataset, find_datasets
 from flatout.source.training.job_settings import JobSettings, find_job_settings
 from flatout.source.training.jobs import TrainingJob, find_jobs
-from flatout.source.training.loaders import Loader, find_loaders
+from flatout.source.training.loaders import Dataset, Loader, find_datasets, find_loaders
 from flatout.source.training.regions import Region, Training
 from flatout.source.training.syncs import Sync, find_syncs
 from flatout.source.training.tensors import RegionTensors

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from flatout.errors import FlatoutError
 from flatout.records.atomic import PRIVATE, write_atomic
-from flatout.records.message import Message, from_plain
+from flatout.records.message import Message
 from flatout.store.redaction import redact, redact_argv
-from flatout.words.codec import encode, with_messages
+from flatout.words.codec import decode, encode
 
 SCHEMA = 1
 NAME = "manifest.json"
@@ -53,14 +53,10 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    value = with_messages(_load(folder / NAME))
-    known = {name: value[name] for name in Manifest.__slots__ if name in value}
+    value = _load(folder / NAME)
     try:
-        known["argv"] = tuple(known["argv"])
-        notices = known.get("notices", ())
-        known["notices"] = tuple(from_plain(line) if isinstance(line, str) else line for line in notices)
-        return Manifest(**known)
-    except (KeyError, TypeError) as error:
+        return decode(Manifest, value, strict=False)
+    except TypeError as error:
         raise FlatoutError(
             f"{folder / NAME} lacks what a manifest needs ({error}); remove the run or restore the file"
         ) from error

@@ -113,7 +113,9 @@ def read_recording(path: Path | str, like: Header | None = None) -> Recording:
     records, texts = decoder.take()
     gaps = int(records["gap"]["dropped"].sum()) if "gap" in records else 0
     broken = decoder.assembler.lost + decoder.assembler.unfinished
-    lost = Losses(decoder.damaged + header.damaged, gaps + dropped_records(head, header), broken)
+    # The header's last bytes: what the writer could not write since its last "gap" record.
+    dropped = _DROPPED.unpack_from(head, header.slots_at - _DROPPED.size)[0] if len(head) >= header.slots_at else 0
+    lost = Losses(decoder.damaged + header.damaged, gaps + int(dropped), broken)
     return Recording(path, header, records, texts, lost)
 
 
@@ -286,14 +288,6 @@ def parse_header(data: bytes, path: str, like: Header | None = None) -> Header |
             f"{path} has a damaged header, so its records cannot be told apart; the file is left as it is"
         )
     return Header({}, like.phases, like.layouts, _first_slot(data, header_bytes, like.slots_at - 64), True)
-
-
-def dropped_records(data: bytes, header: Header) -> int:
-    """How many records the writer could not write since its last "gap" record (kept in the header's last bytes)."""
-    at = header.slots_at - _DROPPED.size
-    if len(data) < header.slots_at:
-        return 0
-    return int(_DROPPED.unpack_from(data, at)[0])
 
 
 def _from_json(value: dict[str, Any], slots_at: int, damaged: bool) -> Header:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from flatout.records.sample import CgroupSample
 from flatout.store.mounts import read_mounts
-from flatout.telemetry.procfile import read_file
+from flatout.telemetry.procfile import ProcFile, read_file
 
 # cgroup v1 writes "no limit" as the largest multiple of a page.
 _UNLIMITED_BYTES = 1 << 60
@@ -29,9 +29,12 @@ class CgroupSampler:
         v1_cpu, v1_memory = _levels(paths, mounts, "cpu"), _levels(paths, mounts, "memory")
         self._cpu = (v1_cpu, _CPU_V1) if v1_cpu else (unified, _CPU_V2)
         self._memory = (v1_memory, _MEMORY_V1) if v1_memory else (unified, _MEMORY_V2)
+        # Only v2 has it; that of the root group is the machine's, which is in /proc.
+        self._pressure = ProcFile(unified[0] / "cpu.pressure") if unified else None
 
     def sample(self) -> CgroupSample:
-        return CgroupSample(*_read_cpu(*self._cpu), *_read_memory(*self._memory))
+        pressure_s = None if self._pressure is None else _some_total_s(self._pressure.read())
+        return CgroupSample(*_read_cpu(*self._cpu), *_read_memory(*self._memory), pressure_s)
 
 
 def cpus_allowed(pid: int | None = None, root: Path = Path("/")) -> float:
@@ -78,7 +81,7 @@ _MEMORY_V1 = _Memory("memory.limit_in_bytes", "memory.usage_in_bytes", "total_in
 _MEMORY_V2 = _Memory("memory.max", "memory.current", "inactive_file", "memory.events")
 
 
-def _read_cpu(levels: list[Path], files: _Cpu) -> tuple[float | None, ...]:
+def _read_cpu(levels: list[Path], files: _Cpu) -> tuple[float | None, float | None]:
     if not levels:
         return None, None
     cores, level = _tightest(levels, files.quota_cores)
@@ -86,7 +89,7 @@ def _read_cpu(levels: list[Path], files: _Cpu) -> tuple[float | None, ...]:
     return cores, None if throttled is None else throttled / files.per_s
 
 
-def _read_memory(levels: list[Path], files: _Memory) -> tuple[float | None, ...]:
+def _read_memory(levels: list[Path], files: _Memory) -> tuple[float | None, float | None, float | None, float | None]:
     if not levels:
         return None, None, None, None
 
@@ -139,6 +142,13 @@ def _levels(paths: dict[str, str], mounts: dict[str, tuple[str, Path]], controll
         return [mount_point]
     above = [parent for parent in folder.parents if parent == mount_point or mount_point in parent.parents]
     return [folder, *above]
+
+
+def _some_total_s(pressure: bytes | None) -> float | None:
+    """What the first line of a pressure file counts: some avg10=… avg60=… avg300=… total=<microseconds>."""
+    first, _, _ = (pressure or b"").partition(b"\n")
+    _, found, total = first.partition(b"total=")
+    return int(total) / 1e6 if first.startswith(b"some") and found else None
 
 
 def _text(path: Path) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from flatout.records.sample import CoreSample, HostSample
 from flatout.telemetry.procfile import ProcFile, Rate
 
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Columns of a cpu line in /proc/stat.
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
+_SIZES = (b"MemTotal", b"MemAvailable", b"SwapTotal", b"SwapFree")
 
 
 class HostSampler:
@@ -34,6 +36,7 @@ class HostSampler:
         now_s = self._clock()
         cpu, iowait, steal = self._cpu()
         memory = _memory(self._meminfo.read())
+        swap, swap_free = memory.get(b"SwapTotal"), memory.get(b"SwapFree")
         shm_used, shm_total = disk_space(self._shm)
         vmstat, loadavg = self._vmstat.read(), self._loadavg.read()
         return HostSample(
@@ -44,8 +47,8 @@ class HostSampler:
             load_1min=float(loadavg.split()[0]) if loadavg else None,
             memory_available_bytes=memory.get(b"MemAvailable"),
             memory_total_bytes=memory.get(b"MemTotal"),
-            swap_used_bytes=_difference(memory.get(b"SwapTotal"), memory.get(b"SwapFree")),
-            swap_total_bytes=memory.get(b"SwapTotal"),
+            swap_used_bytes=None if swap is None or swap_free is None else swap - swap_free,
+            swap_total_bytes=swap,
             cpu_pressure_percent=_some_avg10(self._pressure["cpu"].read()),
             io_pressure_percent=_some_avg10(self._pressure["io"].read()),
             memory_pressure_percent=_some_avg10(self._pressure["memory"].read()),
@@ -54,6 +57,15 @@ class HostSampler:
             faults_per_s=self._faults.of(_counter(vmstat, b"pgfault"), now_s),
             major_faults_per_s=self._major_faults.of(_counter(vmstat, b"pgmajfault"), now_s),
         )
+
+    def counted_s(self, cores: Iterable[int]) -> tuple[float, float] | None:
+        """Busy and stolen seconds of these cores since the machine started; None where one of them is not listed."""
+        times = [self._last_cpu.get(f"cpu{core}", ()) for core in cores]
+        if not times or any(len(ticks) <= _STEAL for ticks in times):
+            return None
+        stolen = sum(ticks[_STEAL] for ticks in times)
+        busy = sum(sum(ticks) - ticks[_IDLE] - ticks[_IOWAIT] for ticks in times) - stolen
+        return busy / _TICKS_PER_S, stolen / _TICKS_PER_S
 
     def _cpu(self) -> tuple[float | None, float | None, float | None]:
         """Busy, iowait and steal shares since the last call; sets `cores` on the way."""
@@ -95,16 +107,8 @@ def _busy(change: tuple[int, ...]) -> float:
 
 
 def _memory(meminfo: bytes | None) -> dict[bytes, float]:
-    values = {}
-    for line in (meminfo or b"").split(b"\n"):
-        name, _, rest = line.partition(b":")
-        if name in (b"MemTotal", b"MemAvailable", b"SwapTotal", b"SwapFree"):
-            values[name] = float(rest.split()[0]) * 1024
-    return values
-
-
-def _difference(total: float | None, free: float | None) -> float | None:
-    return None if total is None or free is None else total - free
+    lines = (line.partition(b":") for line in (meminfo or b"").split(b"\n"))
+    return {name: float(rest.split()[0]) * 1024 for name, _, rest in lines if name in _SIZES}
 
 
 def _some_avg10(pressure: bytes | None) -> float | None:

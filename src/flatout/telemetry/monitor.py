@@ -5,12 +5,19 @@ from __future__ import annotations
 import math
 import queue
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from flatout.records.message import Message, message
-from flatout.records.monitor import GpuStatus, GpuSummary, HostSummary, MonitorSummary, Spread
-from flatout.records.sample import GpuSample, Tick, throttle_names
+from flatout.records.sample import (
+    GpuSample,
+    GpuStatus,
+    GpuSummary,
+    HostSummary,
+    MonitorSummary,
+    Spread,
+    Tick,
+    throttle_names,
+)
 from flatout.telemetry.cgroup import cpus_allowed
 from flatout.telemetry.sampling import Sampling, SamplingOptions
 
@@ -20,19 +27,19 @@ _UTIL_IDLE_PERCENT = 5
 _FLUCTUATION_TARGET_POINTS = 10
 _LIGHT_SHARE = 0.5
 _FEWEST_READINGS = 5
+# Figures of the machine that have the same name in a sample and in the summary.
+_OF_HOST = ("cpu_share", "iowait_share", "memory_used_share", "io_pressure_percent")
 NO_COMPLAINT: tuple[GpuStatus, ...] = ("on target", "too short", "not measured")
 
 
-def watch_ticks(
-    interval_s: float, duration_s: float | None, pid: int | None, load_nvml: Callable[[], Any] | None = None
-) -> Iterator[Tick]:
+def watch_ticks(interval_s: float, duration_s: float | None, pid: int | None) -> Iterator[Tick]:
     """Ticks as they come, until the duration is over or the watched process has ended."""
     interval_s = interval_s if duration_s is None else min(interval_s, duration_s)
     ticks: queue.Queue[Tick] = queue.Queue()
     # The first tick is only the start of the rates: nothing has been measured between it and an earlier one.
     is_first = True
     started_s = time.perf_counter()
-    with Sampling(pid, interval_s, ticks.put, SamplingOptions(stretch=False, load_nvml=load_nvml)):
+    with Sampling(pid, interval_s, ticks.put, SamplingOptions(stretch=False)):
         while True:
             tick = ticks.get()
             if pid is not None and not tick.processes:
@@ -51,7 +58,7 @@ class MonitorTotals:
         self._pid = pid
         self._with_host_limits = with_host_limits
         self._gpus: dict[int, _Gpu] = {}
-        self._host = {name: _Running() for name in ("cpu", "iowait", "memory", "io_pressure", "main", "worker")}
+        self._host = {name: _Running() for name in (*_OF_HOST, "main_cpu_share", "worker_cpu_share")}
         self._workers: int | None = None
         self._first_s: float | None = None
         self._last_s = 0.0
@@ -70,31 +77,20 @@ class MonitorTotals:
         self._add_host(tick)
 
     def _add_host(self, tick: Tick) -> None:
-        host = tick.host
-        if host is not None:
-            self._host["cpu"].add(host.cpu_share)
-            self._host["iowait"].add(host.iowait_share)
-            self._host["io_pressure"].add(host.io_pressure_percent)
-            self._host["memory"].add(host.memory_used_share)
+        for name in _OF_HOST if tick.host is not None else ():
+            self._host[name].add(getattr(tick.host, name))
         for process in tick.processes:
-            if process.role in self._host:
-                self._host[process.role].add(process.cpu_share)
+            if process.role != "other":
+                self._host[f"{process.role}_cpu_share"].add(process.cpu_share)
         if tick.processes:
             workers = sum(process.role == "worker" for process in tick.processes)
             self._workers = max(self._workers or 0, workers)
 
     def summary(self, skipped_lines: int = 0) -> MonitorSummary:
         gpus = tuple(gpu.summary(number) for number, gpu in sorted(self._gpus.items()))
-        host = HostSummary(
-            cpu_share=self._host["cpu"].spread(),
-            iowait_share=self._host["iowait"].spread(),
-            memory_used_share=self._host["memory"].spread(),
-            io_pressure_percent=self._host["io_pressure"].spread(),
-            main_cpu_share=self._host["main"].spread(),
-            worker_cpu_share=self._host["worker"].spread(),
-            workers=self._workers,
-            cpus_allowed=cpus_allowed(self._pid) if self._with_host_limits else None,
-        )
+        cores = cpus_allowed(self._pid) if self._with_host_limits else None
+        spreads = {name: running.spread() for name, running in self._host.items()}
+        host = HostSummary(**spreads, workers=self._workers, cpus_allowed=cores)
         duration_s = self._last_s - (self._first_s or 0.0) if self._readings else 0.0
         return MonitorSummary(duration_s, self._readings, gpus, host, notes_of(gpus, host), self._reason, skipped_lines)
 

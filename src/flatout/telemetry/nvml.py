@@ -60,11 +60,13 @@ class _Device:
         self._passing.clear()
         lib, handle = self._lib, self._handle
         memory = self._ask("memory", self._memory)
+        own_bytes, others = self._processes(own_pids)
         shared = GpuSample(
             gpu=self.facts.gpu,
             memory_used_bytes=None if memory is None else float(memory.used),
             memory_total_bytes=None if memory is None else float(memory.total),
-            own_memory_bytes=self._own_memory(own_pids),
+            own_memory_bytes=own_bytes,
+            other_processes=others,
             temperature_c=self._ask("temperature", lambda: float(lib.nvmlDeviceGetTemperature(self._card, 0))),
         )
         if self.facts.is_mig:
@@ -116,17 +118,18 @@ class _Device:
         ask = getattr(self._lib, "nvmlDeviceGetCurrentClocksEventReasons", None)
         return float((ask or self._lib.nvmlDeviceGetCurrentClocksThrottleReasons)(self._handle))
 
-    def _own_memory(self, own_pids: Set[int]) -> float | None:
-        """Memory of the watched tree alone. Other processes' ids are compared and forgotten.
+    def _processes(self, own_pids: Set[int]) -> tuple[float | None, float | None]:
+        """Memory of the watched tree alone, and how many others hold some. Their ids are compared and forgotten.
 
         None rather than 0 when none of ours is listed: inside a container NVML may show the host's process ids.
         """
         if not own_pids:
-            return None
+            return None, None
         processes = self._ask("process list", lambda: self._lib.nvmlDeviceGetComputeRunningProcesses(self._handle))
         sizes = [process.usedGpuMemory for process in processes or () if process.pid in own_pids]
         known = [float(size) for size in sizes if size is not None]
-        return sum(known) if known else None
+        others = {process.pid for process in processes or () if process.pid not in own_pids}
+        return sum(known) if known else None, float(len(others)) if sizes else None
 
     def _ask(self, what: str, question: Callable[[], _T]) -> _T | None:
         if self._is_lost or what in self._hopeless:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,6 +40,8 @@ class Stat(NamedTuple):
     ppid: int
     major_faults: int
     cpu_s: float
+    # Of children that have ended and were waited for, with all of theirs.
+    children_s: float
     threads: int
     rss_bytes: int
 
@@ -53,6 +55,7 @@ def parse_stat(data: bytes) -> Stat | None:
         ppid=int(fields[1]),
         major_faults=int(fields[9]),
         cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS_PER_S,
+        children_s=(int(fields[13]) + int(fields[14])) / _TICKS_PER_S,
         threads=int(fields[17]),
         rss_bytes=int(fields[21]) * _PAGE_BYTES,
     )
@@ -67,6 +70,8 @@ class _Process:
         self.role: Role = "other"
         self.command = b""
         self.command_reads = 0
+        # As of the last sample.
+        self.cpu_s, self.children_s = 0.0, 0.0
         self.pss_bytes: float | None = None
         self.pss_read_s = float("-inf")
         self._rss_bytes = 0
@@ -80,6 +85,7 @@ class _Process:
         if stat is None:
             return None
         self._rss_bytes = stat.rss_bytes
+        self.cpu_s, self.children_s = stat.cpu_s, stat.children_s
         io = _io_bytes(self._io.read())
         return ProcessSample(
             pid=self.pid,
@@ -115,6 +121,7 @@ class ProcessSampler:
         self._tree: dict[int, _Process] = {}
         self._others: set[int] = set()
         self._scan_due_s = float("-inf")
+        self._time = _TreeTime()
         self._pss_saved_s, self._pss_saved_at_s = 0.0, clock()
 
     @property
@@ -122,20 +129,32 @@ class ProcessSampler:
         """The tree's process ids as of the last sample; safe to ask from another thread."""
         return frozenset(tuple(self._tree))
 
+    @property
+    def roles(self) -> dict[int, Role]:
+        """Who is who in the tree as of the last sample."""
+        return {pid: process.role for pid, process in self._tree.items()}
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor seconds of the whole tree since it was first sampled, also of those that have ended meanwhile."""
+        return self._time.total_s
+
     def sample(self) -> tuple[ProcessSample, ...]:
         now_s = self._clock()
         if now_s >= self._scan_due_s:
             self._scan()
             self._scan_due_s = now_s + _SCAN_S
-        if self._can_afford_pss(now_s):
+        if self._save_up_for_pss(now_s):
             self._read_one_pss(now_s)
         samples = []
         for pid, process in list(self._tree.items()):
             sample = process.sample(now_s)
             if sample is None:
                 del self._tree[pid]  # which closes its files
+                self._time.end(process)
             else:
                 samples.append(sample)
+        self._time.add(self._tree.values())
         return tuple(samples)
 
     def _scan(self) -> None:
@@ -170,7 +189,7 @@ class ProcessSampler:
         for process in self._tree.values():
             process.role = roles[process.pid]
 
-    def _can_afford_pss(self, now_s: float) -> bool:
+    def _save_up_for_pss(self, now_s: float) -> bool:
         saved_s = self._pss_saved_s + _PSS_TIME_SHARE * (now_s - self._pss_saved_at_s)
         self._pss_saved_s, self._pss_saved_at_s = min(saved_s, _PSS_MOST_SAVED_S), now_s
         return saved_s >= 0
@@ -183,6 +202,40 @@ class ProcessSampler:
         started_s = time.thread_time()
         min(due, key=lambda p: p.pss_read_s).read_pss(now_s)
         self._pss_saved_s -= time.thread_time() - started_s
+
+
+class _TreeTime:
+    """Adds up what a tree of processes takes, with those that begin and end between two samples.
+
+    A child's time goes to its parent's account when the parent has waited for it. What was seen of it before that is
+    counted already: only the rest of such an amount is new.
+    """
+
+    def __init__(self) -> None:
+        self.total_s = 0.0
+        self._last: dict[int, tuple[float, float]] = {}
+        # Of ended children that are not yet in the account of their parent, which is the key.
+        self._counted_s: dict[int, float] = {}
+        self._is_first = True
+
+    def end(self, process: _Process) -> None:
+        if process.pid in self._last:
+            self._counted_s[process.ppid] = self._counted_s.get(process.ppid, 0.0) + sum(self._last.pop(process.pid))
+
+    def add(self, processes: Iterable[_Process]) -> None:
+        for process in processes:
+            now = (process.cpu_s, process.children_s)
+            # Whatever the first look finds was there before.
+            last = self._last.get(process.pid, now if self._is_first else (0.0, 0.0))
+            self._last[process.pid] = now
+            self.total_s += max(0.0, now[0] - last[0]) + self._unseen_s(process.pid, now[1] - last[1])
+        self._is_first = False
+
+    def _unseen_s(self, parent: int, more_s: float) -> float:
+        counted_s = min(more_s, self._counted_s.get(parent, 0.0))
+        if counted_s > 0:
+            self._counted_s[parent] -= counted_s
+        return max(0.0, more_s - counted_s)
 
 
 def _io_bytes(data: bytes | None) -> tuple[float | None, float | None]:

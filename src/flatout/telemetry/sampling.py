@@ -6,7 +6,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
@@ -18,10 +18,15 @@ from flatout.records.sample import (
     CoreSample,
     DiskSample,
     GpuFacts,
+    GpuReading,
     GpuSample,
     HostSample,
+    NeighbourSample,
     NetworkFsSample,
     ProcessSample,
+    Role,
+    SharedCores,
+    ThreadSample,
     Tick,
 )
 from flatout.telemetry.cgroup import CgroupSampler
@@ -29,6 +34,7 @@ from flatout.telemetry.disk import DiskSampler, NetworkFsSampler, open_data_file
 from flatout.telemetry.host import HostSampler
 from flatout.telemetry.nvml import NvmlSampler, setting_of
 from flatout.telemetry.processes import ProcessSampler
+from flatout.telemetry.scheduling import NeighbourSampler, ThreadSampler, allowed_cores
 
 _Sample = TypeVar("_Sample", covariant=True)
 # (from this age of the run on, seconds between ticks at least): a week's record stays in the tens of megabytes.
@@ -88,6 +94,10 @@ class Sampling:
         self._nvml = NvmlSampler(interval_s, visible, self._own_pids, options.load_nvml)
         self._host, self._disks = HostSampler(), DiskSampler()
         self._network, self._cgroup = NetworkFsSampler(), CgroupSampler(root_pid)
+        self._root_pid = root_pid
+        self._cores: frozenset[int] = frozenset()
+        self._threads = ThreadSampler(self._roles)
+        self._neighbours = NeighbourSampler(self._own_pids)
         self._failures: dict[str, int] = {}
         self._notices: dict[Message, None] = {}
         self._data_files: set[str] = set()
@@ -139,8 +149,16 @@ class Sampling:
         """One line on each thing that was not measured."""
         return tuple(self._notices)
 
+    @property
+    def neighbours(self) -> dict[int, str]:
+        """The names of the processes outside of the watched tree that took processor time while the tree waited."""
+        return dict(self._neighbours.names)
+
     def _own_pids(self) -> frozenset[int]:
         return self._processes.pids if self._processes is not None else frozenset()
+
+    def _roles(self) -> dict[int, Role]:
+        return self._processes.roles if self._processes is not None else {}
 
     def _run(self) -> None:
         started_s = due_s = time.perf_counter()
@@ -173,12 +191,17 @@ class Sampling:
     def _tick(self) -> None:
         is_seldom = self.ticks % _SELDOM == 0
         host = self._try("host", self._host)
+        processes = self._process_samples(is_seldom)
+        threads, shared = self._scheduling(is_seldom, has_processes=bool(processes))
         tick = Tick(
             t_s=time.perf_counter(),
             gpu=self._try("GPU", self._nvml),
             host=host,
             cores=self._host.cores if host is not None and is_seldom else (),
-            processes=self._process_samples(is_seldom),
+            processes=processes,
+            threads=threads,
+            shared=shared,
+            neighbours=self._neighbour_samples(),
             disks=self._try("disks", self._disks) or (),
             network=self._try("network file systems", self._network) if is_seldom else None,
             cgroup=self._try("cgroup", self._cgroup) if is_seldom else None,
@@ -206,6 +229,23 @@ class Sampling:
         if processes is None or (is_thinned and len(processes.pids) > _MANY_PROCESSES):
             return ()
         return self._try("processes", processes) or ()
+
+    def _scheduling(self, is_seldom: bool, has_processes: bool) -> tuple[tuple[ThreadSample, ...], SharedCores | None]:
+        """Right after the machine and the processes were read: their times are compared."""
+        if self._processes is None or self._root_pid is None or not has_processes:
+            return (), None
+        if is_seldom or not self._cores:
+            self._cores = self._neighbours.cores = allowed_cores(self._root_pid) or self._cores
+        counted_s = self._host.counted_s(self._cores)
+        busy_s, steal_s = (None, None) if counted_s is None else counted_s
+        shared = SharedCores(float(len(self._cores)), busy_s, steal_s, self._processes.cpu_s) if self._cores else None
+        return self._try("threads", self._threads) or (), shared
+
+    def _neighbour_samples(self) -> tuple[NeighbourSample, ...]:
+        """Looked for only while threads of ours are ready to run but do not."""
+        if self._processes is None or not self._neighbours.is_due(self._threads.delay_share):
+            return ()
+        return self._try("neighbours", self._neighbours) or ()
 
     def _collect_data_files(self) -> None:
         if self._processes is None or len(self._data_files) >= _ENOUGH_FILES:
@@ -238,6 +278,9 @@ _RECORDS: dict[str, Any] = {
     "disks": DiskSample,
     "network": NetworkFsSample,
     "cgroup": CgroupSample,
+    "threads": ThreadSample,
+    "shared": SharedCores,
+    "neighbours": NeighbourSample,
 }
 _NAMES = {source: tuple(field.name for field in fields(record)) for source, record in _RECORDS.items()}
 _GETTERS = {source: attrgetter(*names) for source, names in _NAMES.items()}
@@ -257,20 +300,17 @@ def row(source: str, t_s: float, sample: object) -> tuple[float, ...]:
 
 
 def rows(tick: Tick) -> dict[str, list[tuple[float, ...]]]:
-    """The rows a tick adds to each source. A GPU reading is filed once, at its own time, however often it is seen."""
+    """The rows a tick adds to each source."""
     found: dict[str, list[tuple[float, ...]]] = {}
-    if tick.gpu is not None and tick.gpu.fresh:
-        found["gpu"] = _all("gpu", tick.gpu.t_s, tick.gpu.gpus)
-    for source, sample in (("host", tick.host), ("network", tick.network), ("cgroup", tick.cgroup)):
-        if sample is not None:
-            found[source] = [row(source, tick.t_s, sample)]
-    for source, samples in (("cores", tick.cores), ("processes", tick.processes), ("disks", tick.disks)):
-        found[source] = _all(source, tick.t_s, samples)
-    return {source: lines for source, lines in found.items() if lines}
-
-
-def _all(source: str, t_s: float, samples: Iterable[object]) -> list[tuple[float, ...]]:
-    return [row(source, t_s, sample) for sample in samples]
+    for source in SOURCES:
+        t_s, given = tick.t_s, getattr(tick, source)
+        if isinstance(given, GpuReading):
+            # Filed once, at its own time, however often it is seen.
+            t_s, given = given.t_s, given.gpus if given.fresh else ()
+        samples = given if isinstance(given, tuple) else () if given is None else (given,)
+        if samples:
+            found[source] = [row(source, t_s, sample) for sample in samples]
+    return found
 
 
 def _float(value: float | str | None) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .table import ProblemWords, Words, titles
+from .render import ProblemWords, Words, titles
 
 PROBLEMS = {
     "CA601": ProblemWords(
@@ -35,14 +35,6 @@ PROBLEMS = {
     ),
 }
 TABLE = titles(PROBLEMS) | {
-    "cadence.gain": Words(
-        "a step of {step_ms:.3g} ms has {ms:.3g} ms of {pause}, of which 1/{times} is left",
-        "每步 {step_ms:.3g} ms 中有 {ms:.3g} ms 用于{pause}，之后只剩 1/{times}",
-    ),
-    "cadence.evaluation": Words("evaluation", "评估"),
-    "cadence.checkpoints": Words("checkpoints", "写检查点"),
-    "cadence.logging": Words("logging", "写日志"),
-    "cadence.progress": Words("progress output", "进度输出"),
     # CA601
     "ca601.cause": Words(
         "an evaluation of {each_s:.3g} s after every {period:.3g} steps takes {share:.0%} of the run",
@@ -74,10 +66,6 @@ TABLE = titles(PROBLEMS) | {
     "ca602.cause_batch": Words(
         "an evaluation takes {each_s:.3g} s ({share:.0%} of the run) because it computes on {batch_size} at a time",
         "一次评估要 {each_s:.3g} s（评估占运行的 {share:.0%}），因为它一次只算 {batch_size} 个样本",
-    ),
-    "ca602.gain": Words(
-        "an evaluation takes {better_s:.3g} instead of {each_s:.3g} s",
-        "一次评估从 {each_s:.3g} s 降到 {better_s:.3g} s",
     ),
     "ca602.source_cause": Words(
         "an evaluation that takes one sample at a time launches as much for each as for a whole batch",

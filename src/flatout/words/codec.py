@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -42,7 +43,7 @@ def decode(kind: type[_Record], value: Mapping[str, Any], *, strict: bool = True
 
 def with_messages(value: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON that `encode` made, with messages in the places that its "facts" name."""
-    whole = {name: _copy(item) for name, item in value.items() if name != FACTS}
+    whole = deepcopy({name: item for name, item in value.items() if name != FACTS})
     facts = value.get(FACTS)
     for pointer, fact in facts.items() if isinstance(facts, Mapping) else ():
         _put(whole, pointer, fact)
@@ -156,12 +157,6 @@ def _put(whole: Any, pointer: str, fact: Any) -> None:
             whole[key] = from_plain(fact)
     except (KeyError, IndexError, ValueError, TypeError):
         return
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _copy(item) for name, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
 def _escape(name: str) -> str:

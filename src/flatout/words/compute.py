@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .table import ProblemWords, Words, titles
+from .render import ProblemWords, Words, titles
 
 PROBLEMS = {
     "CO501": ProblemWords(
@@ -77,6 +77,67 @@ PROBLEMS = {
         "把它关掉（`use_checkpoint=False`、`gradient_checkpointing=False` 或模型自己的叫法），或只对一部分块关掉。"
         "从外部用 `memory.keep`：显存够多少就保留多少，损失和权重逐位不变。",
     ),
+    "CO513": ProblemWords(
+        Words("A module computes the same result again", "模块把同样的结果又算了一遍"),
+        "同一步里，同一个模块用同样的输入算了两次：生成器为每个损失各调用一次，为了一个指标又调用一次模型，"
+        "编码器为每个头各跑一遍。结果早已知道，反向还要把两遍都走一次。",
+        "保留第一次的结果并重复使用：`fake = generator(z)` 只算一次，再用 `critic(fake)`，不需要梯度的地方用 "
+        "`critic(fake.detach())`；指标用训练已经算出的 `logits.detach()`。",
+    ),
+    "CO514": ProblemWords(
+        Words("Gradients are computed that no optimizer uses", "计算了没有优化器使用的梯度"),
+        "一个模块（教师网络、冻结的骨干、感知损失网络）带着梯度参与训练步，但它的权重不在任何优化器里；"
+        "或者它的权重在某个优化器里，但梯度在该优化器更新之前就被清掉了：训练 GAN 的判别器时，`generator(z)` 没有 "
+        "`detach()`。每一步都算出这些梯度，却没有人读取。",
+        "如果模块之前没有什么需要梯度，就在 `torch.no_grad()` 下调用它；如果梯度必须穿过它，"
+        "就在训练前关掉它权重的梯度：`teacher.requires_grad_(False)`。梯度算完又被清掉的地方，对模块的结果用 detach："
+        "`critic(generator(z).detach())`。",
+    ),
+    "CO515": ProblemWords(
+        Words("Several backward passes over one graph", "在同一张图上做了多次反向"),
+        "每个损失各调用一次 `backward(retain_graph=True)`，它们共有的那部分图每次都要重新走一遍：主干的反向做了好几次，"
+        "激活值也要一直保留。",
+        "先把损失相加，再做一次反向：`sum(losses).backward()`，不需要 `retain_graph`。梯度除舍入外相同。",
+    ),
+    "CO516": ProblemWords(
+        Words("The model computes in float64", "模型以 float64 计算"),
+        "权重和激活值都是 float64：模型被改成了这样（`model.double()`、`torch.set_default_dtype(torch.float64)`），"
+        "或者跟随了 numpy 数组的默认类型。每个值占两倍的字节，处理器一次只能算一半，多数 GPU 的 float64 单元只有 1/32 "
+        "或 1/64。",
+        "让模型和输入都是 float32：去掉 `.double()`，numpy 数组变成张量时指定类型：`torch.from_numpy(x).float()`。"
+        "损失从第七位数字起会不同；方法确实需要这些位数的部分可以保留 float64。",
+    ),
+    "CO517": ProblemWords(
+        Words("A dense gradient for a large table with few rows in use", "大表只用到少数行，梯度却是稠密的"),
+        "一个行数很多的 embedding，一批数据只取其中几千行；它的梯度却和整张表一样大，其余行全是零，优化器仍要走遍全部："
+        "反向填满与表同样大小的梯度，优化器把表、梯度和状态读写好几遍。",
+        "用 `nn.Embedding(..., sparse=True)`，并用接受稀疏梯度的优化器：`SGD`、`Adagrad` 可以直接用，"
+        "对这张表用 `torch.optim.SparseAdam` 代替 `Adam`，其余参数用另一个优化器。"
+        "使用 SparseAdam 时一行只在被取到时更新，损失会不同。",
+    ),
+    "CO518": ProblemWords(
+        Words("A matrix of zeros is multiplied as a dense one", "几乎全是零的矩阵按稠密矩阵相乘"),
+        "图的邻接矩阵、词袋、one-hot 行：矩阵乘法的一个因子只有百分之几的值不为零，却连同所有的零一起保存和相乘，"
+        "前向和反向都如此。",
+        "把它保存为稀疏矩阵：训练前做一次 `adjacency = adjacency.to_sparse_csr()`，`adjacency @ h` 保持不变。"
+        "one-hot 行用 `nn.Embedding`，词袋用 `nn.EmbeddingBag`，一批小图用一个边列表加 `index_add_`。",
+    ),
+    "CO519": ProblemWords(
+        Words("Most of what is computed has no effect on the loss", "算出的结果大多不影响损失"),
+        "为所有位置计算结果，而损失只读取其中少数：只有七分之一的词被掩盖，却为每个词算出整个词表的分数；只有部分节点有"
+        "标签，却算出所有节点的输出；每个专家处理每个词，而只有一个被选中。反向再把零梯度传回去。",
+        "先挑出位置，再为它们计算：`loss(decoder(h[masked]), words[masked])`，而不是带 `ignore_index` 的 "
+        "`loss(decoder(h), labels)`。",
+    ),
+    "CO520": ProblemWords(
+        Words("A sequence is computed from its start for each element", "为每个元素都从头计算整个序列"),
+        "模块在循环里被反复调用，输入一次比一次长：对每个 `t` 调用 `model(tokens[:, :t + 1])[:, -1]`，"
+        "RNN 的每一步都重跑到目前为止的全部，或者先 `seq = torch.cat([seq, new], 1)` 再 `model(seq)`。"
+        "第一个元素在每次调用里都要重新计算，本可随长度线性增长的工作变成平方增长，反向也是如此。",
+        "RNN 传递隐藏状态，每次只给新的元素：`out, state = rnn(new, state)`；带因果掩码的注意力缓存已算过的 key 和 "
+        "value。如果循环之前所有元素都已知（teacher forcing），用因果掩码（或 RNN）调用一次就得到所有位置的结果。"
+        "模型需要向后看（没有因果掩码、双向 RNN）时，这样做是必要的。",
+    ),
 }
 TABLE = titles(PROBLEMS) | {
     # CO501
@@ -85,11 +146,6 @@ TABLE = titles(PROBLEMS) | {
         " {passes_ms:.3g} of each {step_ms:.3g} ms step",
         "每步 {step_ms:.3g} ms 中 GPU 以 float32 计算 {passes_ms:.3g} ms，而张量核心只有 {tensor_active:.1%}"
         " 的时间活跃",
-    ),
-    "co501.gain": Words(
-        "forward and backward take {passes_ms:.3g} ms on the GPU; the part of it that is matrix products (estimated"
-        " from memory activity) gets {factor:g} times faster",
-        "前向和反向在设备上占 {passes_ms:.3g} ms；其中的矩阵乘法（按显存活动估计）加快到 {factor:g} 倍",
     ),
     "co501.source_cause": Words(
         "nothing sets the precision of float32 matrix products, so they do not use the tensor cores",
@@ -108,19 +164,6 @@ TABLE = titles(PROBLEMS) | {
         'with torch.autocast("cuda", dtype=torch.bfloat16): around forward and loss',
         '用 with torch.autocast("cuda", dtype=torch.bfloat16): 包住前向和损失',
     ),
-    "co502.gain": Words(
-        "products on the tensor cores ({products_ms:.3g} of {step_ms:.3g} ms) get {factor:g} times faster, the rest"
-        " {rest_factor:g} times by half the bytes; launches were not seen to be the bottleneck",
-        "张量核心上的乘法（{step_ms:.3g} ms 中的 {products_ms:.3g} ms）加快到 {factor:g} 倍，"
-        "其余因字节减半加快到 {rest_factor:g} 倍；没有看到主机发射成为瓶颈",
-    ),
-    "co502.gain_counters": Words(
-        "of the {passes_ms:.3g} ms of forward and backward, memory is active for {memory_active:.0%} and the tensor"
-        " cores for {tensor_active:.0%}; bf16 makes that {memory_factor:g} and {tensor_factor:g} times shorter;"
-        " launches were not seen to be the bottleneck",
-        "前向和反向的 {passes_ms:.3g} ms 中，显存有 {memory_active:.0%} 的时间活跃，张量核心有 {tensor_active:.0%}；"
-        "bf16 使这两部分分别加快到 {memory_factor:g} 倍和 {tensor_factor:g} 倍；没有看到主机发射成为瓶颈",
-    ),
     "co502.source_title": Words("No mixed precision", "没有使用混合精度"),
     "co502.source_cause": Words(
         "this training computes everything on the GPU in float32: no autocast, fp16 or bf16 in any of its files",
@@ -129,17 +172,6 @@ TABLE = titles(PROBLEMS) | {
     # CO503
     "co503.cause": Words(
         "{switch} is set, so the fastest kernels are not chosen", "{switch} 生效中，因此没有选用最快的 kernel"
-    ),
-    "co503.gain_all": Words(
-        "memory or tensor cores are active for {active:.0%} of the time in which the GPU works; of the {lost_ms:.3g} ms"
-        " that its kernels lose, half may go",
-        "设备工作的时间里，显存或张量核心有 {active:.0%} 的时间活跃；各个 kernel 损失的 {lost_ms:.3g} ms 中，"
-        "一半可能省去",
-    ),
-    "co503.gain_convolutions": Words(
-        "memory or tensor cores are active for {active:.0%} of the time in which the GPU works; of the {lost_ms:.3g} ms"
-        " that convolutions lose, half may go",
-        "设备工作的时间里，显存或张量核心有 {active:.0%} 的时间活跃；卷积损失的 {lost_ms:.3g} ms 中，一半可能省去",
     ),
     "co503.deterministic": Words(
         "cudnn may only use deterministic kernels, not the fastest ones", "cudnn 只能用确定性的 kernel，而不是最快的"
@@ -183,10 +215,6 @@ TABLE = titles(PROBLEMS) | {
     "co504.sync_boost": Words("sync boost", "同步加速"),
     "co504.change_cooling": Words("check the cooling", "检查散热"),
     "co504.change_power": Words("check the power supply", "检查供电"),
-    "co504.gain": Words(
-        "kernels at {best_clock_mhz:.0f} instead of {clock_mhz:.0f} MHz",
-        "kernel 以 {best_clock_mhz:.0f} MHz 运行，而不是 {clock_mhz:.0f} MHz",
-    ),
     # CO505
     "co505.cause": Words(
         "a kernel runs {util:.0f}% of the time, but only {sm_active:.0%} of the GPU is active",
@@ -195,10 +223,6 @@ TABLE = titles(PROBLEMS) | {
     "co505.change": Words(
         "{more:.0f} samples a step instead of {samples:.0f}, and the learning rate to match",
         "每步 {more:.0f} 个样本，而不是 {samples:.0f} 个，学习率相应调整",
-    ),
-    "co505.gain": Words(
-        "{times} times the batch in a step that is {longer:.2f} times as long",
-        "批次增大到 {times} 倍，一步的时间只增加到 {longer:.2f} 倍",
     ),
     # CO506
     "co506.cause": Words(
@@ -217,12 +241,6 @@ TABLE = titles(PROBLEMS) | {
     "co506.change": Words(
         "model.to(memory_format=torch.channels_last), and the images likewise",
         "model.to(memory_format=torch.channels_last)，图像也一样",
-    ),
-    "co506.gain": Words(
-        "memory or tensor cores are active for {active:.0%} of the time in which the GPU works; kernels with a suitable"
-        " layout would need {likely:.0%} of the {passes_ms:.3g} ms",
-        "设备工作的时间里，显存或张量核心有 {active:.0%} 的时间活跃；布局合适的 kernel 只需 {passes_ms:.3g} ms 的"
-        " {likely:.0%}",
     ),
     "co506.source_cause": Words(
         "convolutions in half precision, with channels first: nothing in this training sets channels_last",
@@ -245,12 +263,6 @@ TABLE = titles(PROBLEMS) | {
         "pad each batch to its own longest sequence only, and draw batches from sequences of about the same length, or"
         " pack several into a row",
         "每批只填充到本批最长，并且把长度相近的序列放进同一批，或把几条序列拼进一行",
-    ),
-    "co507.gain": Words(
-        "{passes_ms:.3g} ms of forward and backward shrink with the positions computed: to {sorted:.0%} if sorted by"
-        " length in chunks of 50 batches (from {rows} rows looked at), {unpadded:.0%} without any padding",
-        "前向和反向的 {passes_ms:.3g} ms 随所算的位置数缩短：以 50 批为一块按长度排序则降到 {sorted:.0%}"
-        "（据所看的 {rows} 行），完全没有填充则降到 {unpadded:.0%}",
     ),
     "co507.source_cause": Words(
         "every sequence is padded to one fixed length, and the model computes the padding as well",
@@ -314,8 +326,128 @@ TABLE = titles(PROBLEMS) | {
         "switch activation checkpointing off, for as many blocks as the memory allows",
         "关掉激活检查点，显存够多少块就关多少块",
     ),
-    "co512.gain": Words(
-        "{calls:.3g} calls take {forward_ms:.3g} ms in forward, and about as much once more in backward",
-        "{calls:.3g} 次调用在前向中占 {forward_ms:.3g} ms，在反向中再占差不多同样的时间",
+    # CO513
+    "co513.cause": Words(
+        "{calls:.3g} calls a step compute again what is known since {first} ({module}): {ms:.3g} of each {step_ms:.3g}"
+        " ms step, backward included",
+        "每步有 {calls:.3g} 次调用重新计算 {first} 处已经算出的结果（{module}）："
+        "每步 {step_ms:.3g} ms 中占 {ms:.3g} ms，包括反向",
+    ),
+    "co513.change_same": Words(
+        "keep the result of {first} and use it again (detached, where no gradient may go through it)",
+        "保留 {first} 的结果并重复使用（不该有梯度穿过的地方用 detach）",
+    ),
+    "co513.change_state": Words(
+        "keep the result of {first} and use it again; running statistics are then updated once, not several times",
+        "保留 {first} 的结果并重复使用；这样运行统计量只更新一次，而不是多次",
+    ),
+    "co513.change_random": Words(
+        "use the result of {first}, detached; with dropout it is not the same to the bit",
+        "使用 {first} 的结果（detach）；有 dropout 时结果不会逐位相同",
+    ),
+    # CO514
+    "co514.cause": Words(
+        "no optimizer has the weights of {module}, called at {line}, yet backward goes through it: {ms:.3g} of each"
+        " {step_ms:.3g} ms step",
+        "{module}（在 {line} 调用）的权重不属于任何优化器，反向却要经过它：每步 {step_ms:.3g} ms 中占 {ms:.3g} ms",
+    ),
+    "co514.change_whole": Words("call {module} under torch.no_grad()", "在 torch.no_grad() 下调用 {module}"),
+    "co514.change_through": Words(
+        "{module}.requires_grad_(False) before training: gradients still go through it, none are made for its weights",
+        "训练前对 {module} 调用 requires_grad_(False)：梯度仍会穿过它，但不再为它的权重计算梯度",
+    ),
+    "co514.cause_dropped": Words(
+        "backward goes through what {line} computes, but the gradients of its weights are cleared before their"
+        " optimizer steps: {ms:.3g} of each {step_ms:.3g} ms step",
+        "反向经过 {line} 处的计算，但那些权重的梯度在它们的优化器更新之前就被清掉了："
+        "每步 {step_ms:.3g} ms 中占 {ms:.3g} ms",
+    ),
+    "co514.change_dropped": Words(
+        "detach the result of {line}, or compute it under torch.no_grad(): its gradients are not used there",
+        "对 {line} 的结果用 .detach()，或在 torch.no_grad() 下计算：那里的梯度没有用处",
+    ),
+    # CO515
+    "co515.cause": Words(
+        "{passes:.3g} backward passes a step go again over parts of the graph that an earlier one has gone over:"
+        " {ms:.3g} of each {step_ms:.3g} ms step",
+        "每步有 {passes:.3g} 次反向重新经过之前已走过的那部分图：每步 {step_ms:.3g} ms 中占 {ms:.3g} ms",
+    ),
+    "co515.change": Words(
+        "add the losses up and call backward once, without retain_graph: sum(losses).backward()",
+        "把损失相加后只做一次反向，不用 retain_graph：sum(losses).backward()",
+    ),
+    # CO516
+    "co516.cause": Words(
+        "{share:.0%} of what the passes compute is in float64, in {passes_ms:.3g} of each {step_ms:.3g} ms step;"
+        " float32 takes half the bytes and twice as many values at once",
+        "各阶段的计算有 {share:.0%} 是 float64，占每步 {step_ms:.3g} ms 中的 {passes_ms:.3g} ms；float32 的字节减半，"
+        "一次能算的值加倍",
+    ),
+    "co516.change": Words(
+        "make the model and its inputs float32 (torch.from_numpy(x).float()), if seven digits are enough",
+        "如果七位有效数字足够，让模型和输入都用 float32（torch.from_numpy(x).float()）",
+    ),
+    "co516.change_there": Words(
+        "leave it out, and give the model float32 inputs, if seven digits are enough",
+        "如果七位有效数字足够，去掉它，并给模型 float32 的输入",
+    ),
+    # CO517
+    "co517.cause": Words(
+        "a step picks {picked:.2%} of the table made at {line}, yet backward fills a gradient of its size and"
+        " {optimizer} goes over all of it: {ms:.3g} of each {step_ms:.3g} ms step",
+        "一步只取 {line} 处的表的 {picked:.2%}，反向却要填满同样大小的梯度，{optimizer} 也要走遍全部："
+        "每步 {step_ms:.3g} ms 中占 {ms:.3g} ms",
+    ),
+    "co517.change_same": Words(
+        "sparse=True for the table: its optimizer takes sparse gradients, and trains as before",
+        "给这张表加 sparse=True：它的优化器接受稀疏梯度，训练结果不变",
+    ),
+    "co517.change_decays": Words(
+        "sparse=True for the table, if rows need no momentum or decay in steps that do not pick them",
+        "如果未取到的行不需要动量或衰减，给这张表加 sparse=True",
+    ),
+    "co517.change": Words(
+        "sparse=True for the table, and SparseAdam for it beside the optimizer of the rest: a row then moves only when"
+        " it is picked, so losses differ",
+        "给这张表加 sparse=True，并用 SparseAdam 单独更新它：一行只在被取到时更新，因此损失会不同",
+    ),
+    # CO518
+    "co518.cause": Words(
+        "{density:.2%} of a factor of the product at {line} is not zero; sparse, as timed here, its products take"
+        " {ms:.3g} of each {step_ms:.3g} ms step less",
+        "{line} 处矩阵乘法的一个因子只有 {density:.2%} 不为零；按在本机的计时，稀疏相乘可从每步 {step_ms:.3g} ms 中省去"
+        " {ms:.3g} ms",
+    ),
+    "co518.change": Words(
+        "hold it sparse, made once before the training (to_sparse_csr()), or as an embedding if its rows are one-hot",
+        "训练前把它做成稀疏矩阵（to_sparse_csr()）；如果各行是 one-hot，就用 embedding",
+    ),
+    # CO519
+    "co519.cause": Words(
+        "the loss reads none of {share:.0%} of what {line} computes, yet it is computed and passed back: {ms:.3g} of"
+        " each {step_ms:.3g} ms step",
+        "{line} 算出的结果有 {share:.0%} 损失并不读取，却仍要计算并反向传回：每步 {step_ms:.3g} ms 中占 {ms:.3g} ms",
+    ),
+    "co519.change": Words(
+        "pick the positions that the loss reads before {line}, and compute for these only",
+        "在 {line} 之前挑出损失要读取的位置，只为它们计算",
+    ),
+    # CO520
+    "co520.cause": Words(
+        "{module} is called {calls:.3g} times a step at {line}, with {first:.3g} to {last:.3g} elements of the same"
+        " sequence, so each is computed {times:.3g} times: {ms:.3g} of each {step_ms:.3g} ms step, backward included",
+        "{module} 在 {line} 每步被调用 {calls:.3g} 次，输入是同一序列的 {first:.3g} 到 {last:.3g} 个元素，"
+        "每个元素平均计算 {times:.3g} 遍：每步 {step_ms:.3g} ms 中占 {ms:.3g} ms，包括反向",
+    ),
+    "co520.change": Words(
+        "give {module} the new element only, and keep its hidden state (RNN) or its keys and values (attention with a"
+        " causal mask) from call to call; if all elements are known before, call it once for all",
+        "每次只把新元素给 {module}，并在调用之间保留它的隐藏状态（RNN）或 key 和 value（带因果掩码的注意力）；"
+        "如果所有元素事先已知，就只调用一次",
+    ),
+    "co520.change_known": Words(
+        "all elements are known before the first call: call {module} once, with a causal mask if it has attention, and"
+        " take the results of all positions",
+        "所有元素在第一次调用之前就已知：只调用一次 {module}（有注意力时加因果掩码），取所有位置的结果",
     ),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .table import ProblemWords, Words, titles
+from .render import ProblemWords, Words, titles
 
 PROBLEMS = {
     "CF801": ProblemWords(

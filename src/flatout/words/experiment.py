@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .table import Words
+from .render import Words
 
 TABLE: dict[str, Words] = {
     # Gains.
@@ -251,6 +251,11 @@ TABLE: dict[str, Words] = {
     "fix.pauses_unseen": Words(
         "evaluations and checkpoints come so seldom under the profile that no trial saw one: After is without them",
         "在此配置下评估和检查点很少出现，没有一次试验看到：“之后”不含它们",
+    ),
+    "fix.foretold": Words(
+        "{near} of {remedies} gains came within 20% of what was predicted; measured is {ratio:.2f} times predicted "
+        "in the median",
+        "{remedies} 个提升中有 {near} 个与预测相差不到 20%；实测是预测的 {ratio:.2f} 倍（中位数）",
     ),
     "fix.pauses_in_after_alone": Words(
         "evaluations and checkpoints are counted in After alone: Before is too slow to see enough of them",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .table import ProblemWords, Words, titles
+from .render import ProblemWords, Words, titles
 
 PROBLEMS = {
     "HO401": ProblemWords(
@@ -73,6 +73,26 @@ PROBLEMS = {
         "反向时又要读出来再累加。",
         "使用 `optimizer.zero_grad()`：它直接丢弃梯度，反向时写入新的。",
     ),
+    "HO411": ProblemWords(
+        Words("Other work of the script in the training step", "训练步里有脚本的其他工作"),
+        "在拿到批次和优化器更新之间，脚本做了一些既不属于模型、也不属于反向的事：numpy 指标、解析、排序、拷贝、绘图、"
+        "Python 记账。",
+        "把它移出训练步：每一百步做一次；结果不变就在循环之前做一次；只取决于样本就放进数据集；训练不需要结果就放到"
+        "单独的线程或进程；或者对整个批次做一次运算。",
+    ),
+    "HO412": ProblemWords(
+        Words("Time in the step that no known problem explains", "训练步里有一段时间没有已知问题能解释"),
+        "结论指出了限制训练步的部分：拷贝、等待设备、停顿或主机，但没有发现任何已知的问题。时间是测到的，原因没有认出来。",
+        "从给出的那一行入手。拷贝：次数少、块大、用固定内存、非阻塞。等待：每一百步读一次结果。停顿：次数少、数据少。"
+        "主机：每步少执行 Python。",
+    ),
+    "HO414": ProblemWords(
+        Words("Another thread holds the Python interpreter", "另一个线程占着 Python 解释器"),
+        "训练线程之外还有一个线程经常在运行 Python：轮询队列、解码图片、计算指标或写日志。一个进程里同一时刻"
+        "只有一个线程能运行 Python，训练线程每次从运算返回都要等它交出解释器。",
+        "让这个线程等待而不是轮询（用 `queue.get()` 而不是 `get_nowait()`，用 `Event.wait()`），把工作放到单独的"
+        "进程或会释放解释器的原生代码里，或减少次数。",
+    ),
 }
 TABLE = titles(PROBLEMS) | {
     # HO401
@@ -84,11 +104,6 @@ TABLE = titles(PROBLEMS) | {
     "ho401.change": Words(
         "model = torch.compile(model); without compiling, graphs.model where shapes stay the same",
         "model = torch.compile(model)；不编译的话，形状固定时用 graphs.model",
-    ),
-    "ho401.gain": Words(
-        "launching takes {passes_ms:.3g} ms, the GPU computes {work_ms:.3g} ms: fusion removes half of the difference,"
-        " a CUDA graph more",
-        "发射占 {passes_ms:.3g} ms，设备计算 {work_ms:.3g} ms：融合可去掉两者之差的一半，CUDA graph 去掉更多",
     ),
     # HO402
     "ho402.elements": Words("elements", "元素"),
@@ -102,11 +117,6 @@ TABLE = titles(PROBLEMS) | {
         "replace the loop in lines {first}-{last} by tensor operations over all {kind}, or compute its result in the"
         " dataset",
         "把第 {first}-{last} 行的循环换成对全部{kind}的张量运算，或在数据集里做好它的结果",
-    ),
-    "ho402.gain": Words(
-        "the loop takes {loop_ms:.3g} of {step_ms:.3g} ms and {backward_ms:.3g} ms of backward; {saved_ms:.3g} ms of"
-        " that go",
-        "循环占 {step_ms:.3g} ms 中的 {loop_ms:.3g} ms，另占反向 {backward_ms:.3g} ms：可省去 {saved_ms:.3g} ms",
     ),
     "ho402.source_cause": Words(
         "nested loops write one element at a time in {step}: each write is a launch of its own",
@@ -133,10 +143,6 @@ TABLE = titles(PROBLEMS) | {
     ),
     "ho403.change_many": Words("one {call} for all parameters", "全部参数用一个 {call}"),
     "ho403.change_foreach": Words("{optimizer}(...) without foreach=False", "{optimizer}(...)，去掉 foreach=False"),
-    "ho403.gain": Words(
-        "of {phase_ms:.3g} ms in the optimizer and around it, {saved_ms:.3g} go",
-        "优化器的 {phase_ms:.3g} ms 连同附带的开销，可省去 {saved_ms:.3g} ms",
-    ),
     "ho403.source_cause_foreach": Words(
         "foreach=False makes {optimizer} launch its dozen operations for each parameter separately",
         "foreach=False 使 {optimizer} 对每个参数单独发射十几个操作",
@@ -176,16 +182,6 @@ TABLE = titles(PROBLEMS) | {
     "ho404.change_freeze": Words(
         "gc.collect(); gc.freeze() once before the loop", "在循环之前做一次 gc.collect(); gc.freeze()"
     ),
-    "ho404.gain": Words(
-        "a step of {step_ms:.3g} ms has {gc_ms:.3g} ms of garbage collection and {empty_ms:.3g} ms of emptying the"
-        " cache",
-        "一步 {step_ms:.3g} ms 中，垃圾回收占 {gc_ms:.3g} ms，清空缓存占 {empty_ms:.3g} ms",
-    ),
-    "ho404.gain_refill": Words(
-        "a step of {step_ms:.3g} ms has {gc_ms:.3g} ms of garbage collection and {empty_ms:.3g} ms of emptying the"
-        " cache, which must then be filled again",
-        "一步 {step_ms:.3g} ms 中，垃圾回收占 {gc_ms:.3g} ms，清空缓存占 {empty_ms:.3g} ms，之后缓存又要重新填满",
-    ),
     "ho404.source_cause_empty_cache": Words(
         "`{call}()` gives memory back to the driver, which is asked for it again, in {step}",
         "`{call}()` 在{step}把显存还给驱动，随后又重新申请",
@@ -198,11 +194,6 @@ TABLE = titles(PROBLEMS) | {
         "anomaly mode traces every operation and checks every gradient in {passes_ms:.3g} of each {step_ms:.3g} ms"
         " step",
         "异常检测在每步 {step_ms:.3g} ms 中的 {passes_ms:.3g} ms 里跟踪每个操作、检查每个梯度",
-    ),
-    "ho405.gain": Words(
-        "it takes {least:.0%} to {most:.0%} of the {passes_ms:.3g} ms of forward and backward, by how large their"
-        " operations are",
-        "它占前向和反向 {passes_ms:.3g} ms 的 {least:.0%} 到 {most:.0%}，视其中操作的大小而定",
     ),
     "ho405.source_cause": Words(
         "every operation records a stack trace, and every gradient is checked for NaN, which waits for the GPU each"
@@ -244,20 +235,12 @@ TABLE = titles(PROBLEMS) | {
         "batches of the same shape, changing numbers as tensors, or torch.compile(model, dynamic=True)",
         "批次保持同一形状，会变的数用张量传入，或用 torch.compile(model, dynamic=True)",
     ),
-    "ho407.gain_recompiled": Words(
-        "without compiling, a step of {step_ms:.3g} ms takes {left_ms:.3g} ms",
-        "不再编译，一步从 {step_ms:.3g} ms 降到 {left_ms:.3g} ms",
-    ),
     "ho407.cause_breaks": Words(
         "{breaks} graph breaks leave the compiled model in pieces, and the GPU waits {idle_ms:.3g} of each"
         " {step_ms:.3g} ms step for launches",
         "{breaks} 处断图把编译后的模型切成碎块，设备每步 {step_ms:.3g} ms 中有 {idle_ms:.3g} ms 在等发射",
     ),
     "ho407.change_breaks": Words("fix what TORCH_LOGS=graph_breaks names", "修改 TORCH_LOGS=graph_breaks 列出的各处"),
-    "ho407.gain_breaks": Words(
-        "half of the {idle_ms:.3g} ms go in which the GPU waits for launches",
-        "设备等发射的 {idle_ms:.3g} ms 可省去一半",
-    ),
     "ho407.source_cause": Words(
         "`{code}` is a graph break in the compiled {function}", "`{code}` 使编译后的 {function} 断图"
     ),
@@ -274,10 +257,6 @@ TABLE = titles(PROBLEMS) | {
     "ho408.change": Words(
         "build them once, on the GPU (register_buffer, or functools.cache on the function): {lines}",
         "在设备上只构造一次（register_buffer，或给函数加 functools.cache）：{lines}",
-    ),
-    "ho408.gain": Words(
-        "building the constants takes {host_ms:.3g} ms and copying them {copy_ms:.3g} of {step_ms:.3g} ms a step",
-        "每步 {step_ms:.3g} ms 中，构造常量占 {host_ms:.3g} ms，拷贝常量占 {copy_ms:.3g} ms",
     ),
     "ho408.source_cause_copied": Words(
         "`{code}` is the same each time, and is copied to the GPU again in {step}",
@@ -320,4 +299,50 @@ TABLE = titles(PROBLEMS) | {
         "optimizer.zero_grad(), or p.grad = None in the loop", "用 optimizer.zero_grad()，或在循环里写 p.grad = None"
     ),
     "ho410.fix": Words("drop the gradients", "直接丢弃梯度"),
+    # HO412
+    "ho412.cause": Words(
+        "{what} take {ms:.3g} of each {step_ms:.3g} ms step", "{what}在每步 {step_ms:.3g} ms 中占 {ms:.3g} ms"
+    ),
+    "ho412.cause_line": Words(
+        "{what} take {ms:.3g} of each {step_ms:.3g} ms step, most of it at {line}",
+        "{what}在每步 {step_ms:.3g} ms 中占 {ms:.3g} ms，大部分在 {line}",
+    ),
+    "ho412.transfer": Words("copies to the device", "到设备的拷贝"),
+    "ho412.sync": Words("waits for the device", "对设备的等待"),
+    "ho412.host": Words("other lines of the script", "脚本的其他行"),
+    "ho412.cadence": Words("pauses", "停顿"),
+    "ho412.change_transfer": Words(
+        "copy less often and more at a time, from pinned memory, with non_blocking=True",
+        "减少拷贝次数，每次多拷一些，用固定内存和 non_blocking=True",
+    ),
+    "ho412.change_sync": Words("read results of the device every 100 steps", "每 100 步读一次设备的结果"),
+    "ho412.change_host": Words("do less in each step, or the same less often", "每步少做一些，或减少次数"),
+    "ho412.change_cadence": Words("pause less often, or for less", "减少停顿的次数或长度"),
+    # HO411
+    "ho414.cause": Words(
+        "the training waits for the interpreter for {wait_ms:.3g} of each {step_ms:.3g} ms step: thread {thread} runs"
+        " Python in {function} ({line}), {cores:.0%} of a core",
+        "训练在每步 {step_ms:.3g} ms 中等解释器 {wait_ms:.3g} ms：线程 {thread} 在 {function}（{line}）里运行 Python，"
+        "占一个核的 {cores:.0%}",
+    ),
+    "ho414.change": Words(
+        "let the thread wait instead of polling, or do its work in a process of its own",
+        "让该线程等待而不是轮询，或把它的工作放到单独的进程里",
+    ),
+    "ho411.cause_python": Words(
+        "Python in {function} ({line}) takes {work_ms:.3g} of each {step_ms:.3g} ms step, outside of the model",
+        "{function}（{line}）里的 Python 代码在每步 {step_ms:.3g} ms 中占 {work_ms:.3g} ms，不属于模型",
+    ),
+    "ho411.cause_native": Words(
+        "{function} ({line}) computes for {work_ms:.3g} of each {step_ms:.3g} ms step, outside of the model",
+        "{function}（{line}）在每步 {step_ms:.3g} ms 中计算 {work_ms:.3g} ms，不属于模型",
+    ),
+    "ho411.change_python": Words(
+        "do it less often, before the loop or in the dataset, or as one operation on the whole batch",
+        "减少次数，放到循环之前或数据集里，或对整个批次做一次运算",
+    ),
+    "ho411.change_native": Words(
+        "do it less often, before the loop, in the dataset's workers or in a thread of its own",
+        "减少次数，放到循环之前、数据集的 worker 里或单独的线程里",
+    ),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .table import ProblemWords, Words, titles
+from .render import ProblemWords, Words, titles
 
 PROBLEMS = {
     "IN101": ProblemWords(
@@ -119,21 +119,82 @@ PROBLEMS = {
         "用 `flatout.DataLoader`，或从外部用 `loader.workers`：worker 反复使用同一块内存。元素小一些也有用："
         "图像以字节传送，到设备上再转成浮点数。",
     ),
+    "IN118": ProblemWords(
+        Words("Making the samples takes too long", "生成样本太慢"),
+        "训练在等批次，而没有其他输入问题能解释它。时间花在数据集、变换或 collate 函数的某些行上。",
+        "让这些行更快或更少执行：把数据预先处理好存下来，缓存会再次用到的结果，只读用到的部分，用数组运算代替逐个元素，"
+        "能成批做的移到设备上。只要有空闲的处理器，更多 worker 也有帮助。",
+    ),
 }
 TABLE = titles(PROBLEMS) | {
+    "in118.cause": Words(
+        "the training waits for data for {wait_ms:.3g} of each {step_ms:.3g} ms step",
+        "训练在每步 {step_ms:.3g} ms 中等待数据 {wait_ms:.3g} ms",
+    ),
+    "in118.cause_line": Words(
+        "the training waits for data for {wait_ms:.3g} of each {step_ms:.3g} ms step; {share:.0%} of it is spent at"
+        " {line} ({function})",
+        "训练在每步 {step_ms:.3g} ms 中等待数据 {wait_ms:.3g} ms；其中 {share:.0%} 花在 {line}（{function}）",
+    ),
+    "in118.cause_worker": Words(
+        "the training waits for data for {wait_ms:.3g} of each {step_ms:.3g} ms step; a worker spends {share:.0%}"
+        " of its time at {line} ({function})",
+        "训练在每步 {step_ms:.3g} ms 中等待数据 {wait_ms:.3g} ms；"
+        "worker 有 {share:.0%} 的时间花在 {line}（{function}）",
+    ),
+    "in118.cause_loop": Words(
+        "{cause}; {share:.0%} of a sample is the loop of lines {first} to {last}, in Python",
+        "{cause}；其中 {share:.0%} 是第 {first} 到 {last} 行的 Python 循环",
+    ),
+    "in118.change_loop": Words(
+        "do lines {first} to {last} for the whole array at once, with NumPy or torch, instead of one element at a time",
+        "把第 {first} 到 {last} 行改为用 NumPy 或 torch 对整个数组一次完成，不要逐个元素处理",
+    ),
+    "in118.cause_python": Words(
+        "{cause}. {share:.0%} of making samples is Python code", "{cause}。制作样本的时间有 {share:.0%} 是 Python 代码"
+    ),
+    "in118.cause_native": Words(
+        "{cause}. {share:.0%} of making samples is native code (decoding, numpy and the like)",
+        "{cause}。制作样本的时间有 {share:.0%} 是原生代码（解码、numpy 等）",
+    ),
+    "in118.cause_storage": Words(
+        "{cause}. {share:.0%} of making samples is waiting for files, pipes or sockets",
+        "{cause}。制作样本的时间有 {share:.0%} 在等待文件、管道或套接字",
+    ),
+    "in118.cause_waiting": Words(
+        "{cause}. {share:.0%} of making samples is waiting for threads, processes or timers",
+        "{cause}。制作样本的时间有 {share:.0%} 在等待线程、进程或定时器",
+    ),
+    "in118.cause_crowded": Words(
+        "{cause}. For {share:.0%} of making samples a worker was ready to run, but no processor was free",
+        "{cause}。制作样本的时间有 {share:.0%} worker 可以运行但没有空闲的处理器",
+    ),
+    "in118.change_python": Words(
+        "work on whole arrays instead of single elements there, or do it once and store the result",
+        "在那里对整个数组而不是单个元素操作，或只做一次并存下结果",
+    ),
+    "in118.change_native": Words(
+        "do it once and store the result, do it on less (crop or shrink first), or on the device in batches",
+        "只做一次并存下结果，或处理更少的数据（先裁剪或缩小），或成批地在设备上做",
+    ),
+    "in118.change_storage": Words(
+        "read from faster storage, read larger pieces, keep what is read in memory, or give the loader more workers"
+        " that wait at the same time",
+        "从更快的存储读取，每次读取更大的块，把读到的数据留在内存，或用更多同时等待的 worker",
+    ),
+    "in118.change_waiting": Words(
+        "avoid the wait there, or give the loader more workers that wait at the same time",
+        "避免在那里等待，或用更多同时等待的 worker",
+    ),
+    "in118.change_crowded": Words(
+        "use fewer workers or more processors, and make these lines cheaper",
+        "减少 worker 或增加处理器，并让这些行更快",
+    ),
+    "in118.change": Words(
+        "make these lines cheaper, do them once and store the result, or give the loader more workers",
+        "让这些行更快，或只做一次并存下结果，或增加 worker",
+    ),
     # What several problems say of a gain.
-    "input.slowest_of": Words(
-        "a step takes the longest of: computing {computing_ms:.3g} ms, {loading}",
-        "一步的时间取最慢者：计算 {computing_ms:.3g} ms，{loading}",
-    ),
-    "input.loading_over_workers": Words(
-        "loading {work_ms:.3g} ms over {workers} workers, {cpus:g} CPUs",
-        "加载共 {work_ms:.3g} ms 由 {workers} 个 worker 分担，{cpus:g} 个核",
-    ),
-    "input.without_starts": Words(
-        "removes {starts} starts of {each_ms:.3g} ms each, {removed_ms:.3g} ms of a mean step",
-        "省去 {starts} 次启动（每次 {each_ms:.3g} ms），平均每步 {removed_ms:.3g} ms",
-    ),
     "in101.cause": Words(
         "the main process spends {data_ms:.3g} of each {step_ms:.3g} ms step loading the batch",
         "每步 {step_ms:.3g} ms 中主进程花 {data_ms:.3g} ms 制作批次",
@@ -167,12 +228,6 @@ TABLE = titles(PROBLEMS) | {
         "num_workers={workers}, torch.set_num_threads(1) in the workers",
         "num_workers={workers}，并在 worker 里 torch.set_num_threads(1)",
     ),
-    "in103.gain": Words(
-        "a step takes the longer of: computing {computing_ms:.3g} ms undisturbed, loading {work_ms:.3g} ms over "
-        "{workers} single-threaded workers",
-        "一步的时间取较慢者：不受干扰的计算 {computing_ms:.3g} ms，"
-        "加载共 {work_ms:.3g} ms 由 {workers} 个单线程 worker 分担",
-    ),
     "in103.source_all_cpus": Words(
         "`{code}` counts every CPU of the machine, also those of other ranks and those this process may not use, and "
         "leaves none for the training",
@@ -201,10 +256,6 @@ TABLE = titles(PROBLEMS) | {
     "in104.change_meanwhile": Words(
         "{change}; meanwhile num_workers={workers}, so that their waits overlap",
         "{change}；在此之前用 num_workers={workers}，让等待相互重叠",
-    ),
-    "in104.gain": Words(
-        "loading {loading_ms:.3g} ms over {workers} workers that no longer wait",
-        "{workers} 个不再等待的 worker 加载要 {loading_ms:.3g} ms",
     ),
     "in105.cause": Words(
         "the {workers} workers are started {epochs} times, which stalls the training for {each_ms:.3g} ms each time",
@@ -235,11 +286,6 @@ TABLE = titles(PROBLEMS) | {
         "keep the iterator: `batches = iter(loader)` once, `next(batches)` each step, a new one at StopIteration",
         "保留迭代器：`batches = iter(loader)` 只做一次，每步 `next(batches)`，遇到 StopIteration 再新建",
     ),
-    "in106.gain_workers": Words(
-        "loading {work_ms:.3g} ms over {workers} workers; shutting them down took {ending_ms:.3g} ms",
-        "加载共 {work_ms:.3g} ms 由 {workers} 个 worker 分担；此前结束 worker 要 {ending_ms:.3g} ms",
-    ),
-    "in106.gain": Words("removes the part of the wait beyond loading the batch", "省去等待中超出制作批次的那部分时间"),
     "in106.source_cause": Words(
         "the loop in line {line} makes this loader again at each iteration: its workers restart and nothing is "
         "prefetched",
@@ -257,10 +303,6 @@ TABLE = titles(PROBLEMS) | {
         "return ready tensors from the dataset and only stack them in the collate_fn",
         "让数据集直接返回做好的张量，collate_fn 里只做 stack",
     ),
-    "in107.gain_workers": Words(
-        "loading {loading_ms:.3g} ms without the collating", "加载 {loading_ms:.3g} ms（不含拼批）"
-    ),
-    "in107.gain": Words("removes {saved_ms:.3g} ms of collating a step", "省去每步拼批的 {saved_ms:.3g} ms"),
     "in107.source_cat": Words(
         "`{code}` copies everything collected so far for each sample", "`{code}` 每加一个样本就把已有的全部拷贝一遍"
     ),
@@ -289,10 +331,6 @@ TABLE = titles(PROBLEMS) | {
     "in108.change_prefetch": Words(
         "{change}; prefetch_factor={prefetch} bridges them", "{change}；prefetch_factor={prefetch} 可以缓冲它们"
     ),
-    "in108.gain": Words(
-        "removes the late waits and those they cause, {removed_ms:.3g} ms of a mean step",
-        "省去迟到批次的等待和由它们引起的等待，平均每步 {removed_ms:.3g} ms",
-    ),
     "in109.cause": Words(
         "{place} and similar lines process the batch for {moved_ms:.3g} of each {step_ms:.3g} ms step, in the training "
         "thread",
@@ -303,10 +341,6 @@ TABLE = titles(PROBLEMS) | {
         "把 {place} 做的事移到数据集的 __getitem__ 或 collate 函数里",
     ),
     "in109.change_workers": Words("{change}, with num_workers of at least 1", "{change}，并让 num_workers 至少为 1"),
-    "in109.gain": Words(
-        "{moved_ms:.3g} ms a step move to the workers, which then load {loading_ms:.3g} ms over {workers} of them",
-        "每步 {moved_ms:.3g} ms 移给 worker，之后加载共 {loading_ms:.3g} ms 由 {workers} 个 worker 分担",
-    ),
     "in109.source_cause": Words(
         "`{code}` {work} in {step}, while the workers could", "`{code}` 在{step}里{work}，而这本可以由 worker 做"
     ),
@@ -327,11 +361,6 @@ TABLE = titles(PROBLEMS) | {
         "keep decoded samples in memory, {kept_share:.0%} of them, never evicted",
         "把解码后的样本留在内存里，留其中的 {kept_share:.0%}，永不淘汰",
     ),
-    "in110.gain": Words(
-        "for {kept_share:.0%} of the samples a copy replaces {same_share:.0%} of their {fetch_ms:.3g} ms; at best all "
-        "of it",
-        "{kept_share:.0%} 的样本，每个 {fetch_ms:.3g} ms 中的 {same_share:.0%} 换成一次拷贝；最好时全部换成拷贝",
-    ),
     "in111.cause": Words(
         "the main process spends {drawing_ms:.3g} of each {step_ms:.3g} ms step drawing indices in `{function}`",
         "每步 {step_ms:.3g} ms 中主进程花 {drawing_ms:.3g} ms 在 `{function}` 里抽取索引",
@@ -339,10 +368,6 @@ TABLE = titles(PROBLEMS) | {
     "in111.change": Words(
         "draw the indices of a whole epoch at once at the start of the sampler's __iter__",
         "在 sampler 的 __iter__ 开头一次抽好整个 epoch 的索引",
-    ),
-    "in111.gain": Words(
-        "removes {drawing_ms:.3g} ms a step before a ready batch is handed over",
-        "省去每步交出就绪批次之前的 {drawing_ms:.3g} ms",
     ),
     "in111.source_cause": Words(
         "`{code}` goes through all samples for each draw, in the training process",
@@ -358,10 +383,6 @@ TABLE = titles(PROBLEMS) | {
         "{empty_share:.0%} 的步没有就绪的批次，而 worker 有 {idle_share:.0%} 的时间闲着："
         "预取的批次（每个 worker {prefetch} 个）撑不过最慢批次的 {slowest_ms:.3g} ms",
     ),
-    "in112.gain": Words(
-        "loading {work_ms:.3g} ms over {workers} workers on average",
-        "平均加载共 {work_ms:.3g} ms 由 {workers} 个 worker 分担",
-    ),
     "in113.cause": Words(
         "{wasted_ms:.3g} of the {sample_ms:.3g} ms of a sample go into data that {place} then crops",
         "每个样本 {sample_ms:.3g} ms 中有 {wasted_ms:.3g} ms 花在随后被 {place} 裁剪的数据上",
@@ -370,15 +391,6 @@ TABLE = titles(PROBLEMS) | {
     "in113.change": Words(
         "draw the crop first and do what {place} does to the cropped part only",
         "先抽取裁剪位置，{place} 的处理只对裁下的部分做",
-    ),
-    "in113.gain": Words(
-        "{work_share:.0%} of a sample's work is done on the part that is kept, {kept_share:.0%}",
-        "样本工作量的 {work_share:.0%} 改为只对留下的部分做（占 {kept_share:.0%}）",
-    ),
-    "in113.gain_assumed": Words(
-        "{work_share:.0%} of a sample's work is done on the part that is kept: {kept_share:.0%} is assumed, "
-        "{best_share:.0%} at best",
-        "样本工作量的 {work_share:.0%} 改为只对留下的部分做（假定占 {kept_share:.0%}，最好时 {best_share:.0%}）",
     ),
     "in113.source_cause": Words(
         "it crops what line {line} has computed for the whole sample", "它裁剪的是第 {line} 行对整个样本算出来的结果"
@@ -395,9 +407,9 @@ TABLE = titles(PROBLEMS) | {
     "in114.change": Words(
         "put the samples into one memory-mapped array or few large files", "把样本放进一个内存映射数组或少数大文件"
     ),
-    "in114.gain": Words(
-        "opening files, {opening_share:.0%} of a sample, shrinks to {left_share:.0%} of that",
-        "打开文件占样本时间的 {opening_share:.0%}，之后只剩其中的 {left_share:.0%}",
+    "in115.cause": Words(
+        "copies of `{code}` take {copy_ms:.3g} ms for the samples of a step, {share:.0%} of what they cost",
+        "拷贝 `{code}` 使一步的样本多花 {copy_ms:.3g} ms，占制作这些样本所用时间的 {share:.0%}",
     ),
     "in115.source_cause": Words(
         "each sample is copied from `{code}`, and once more when the batch is collated",
@@ -423,9 +435,5 @@ TABLE = titles(PROBLEMS) | {
     "in117.change": Words(
         "flatout.DataLoader, whose workers reuse their memory",
         "改用 flatout.DataLoader：它的 worker 反复使用同一块内存",
-    ),
-    "in117.gain": Words(
-        "mapping and freeing {mib:.3g} MiB takes {each_ms:.2g} ms a MiB here",
-        "在这台机器上映射和释放 {mib:.3g} MiB，每 MiB 要 {each_ms:.2g} ms",
     ),
 }

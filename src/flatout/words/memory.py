@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .table import ProblemWords, Words, titles
+from .render import ProblemWords, Words, titles
 
 PROBLEMS = {
     "ME701": ProblemWords(
@@ -84,6 +84,14 @@ TABLE = titles(PROBLEMS) | {
         "the training process retains {kept} of each step; {limit} of {size} is reached in {left}",
         "训练进程每步留下 {kept}；照此 {left}后用尽（{limit}为 {size}）",
     ),
+    "me701.cause_holder": Words(
+        "the training process retains {kept} of each step, and {holder} grows by {what};"
+        " {limit} of {size} is reached in {left}",
+        "训练进程每步留下 {kept}，{holder} 不断增加{what}；照此 {left}后用尽（{limit}为 {size}）",
+    ),
+    "me701.graphs": Words("tensors with their graph", "带计算图的张量"),
+    "me701.tensors": Words("tensors", "张量"),
+    "me701.arrays": Words("arrays", "数组"),
     "me701.change": Words(
         "find what is kept across steps: lists of losses or outputs need .detach() or .item(), and a bound",
         "找出跨步保留了什么：存损失或输出的列表要用 .detach() 或 .item()，并设上限",
@@ -196,14 +204,11 @@ TABLE = titles(PROBLEMS) | {
         "内存够就用 lru_cache(maxsize=None)，否则用从不淘汰的缓存",
     ),
     "me709.stop_adding": Words(
-        "stop adding when the cache is full instead of evicting", "缓存满了就不再收，而不是淘汰"
+        "hold all samples if memory allows, else stop adding when the cache is full instead of evicting",
+        "内存够就保留所有样本，否则缓存满了就不再收，而不是淘汰",
     ),
     "me709.share": Words("one cache shared by the {workers} workers", "{workers} 个 worker 共用一个缓存"),
     "me709.keep_all": Words("keep all samples", "保留所有样本"),
-    "me709.gain": Words(
-        "{reach:.0%} instead of {hit_rate:.0%} are hits, which save {saved:.0%} of a sample's decoding",
-        "命中率从 {hit_rate:.0%} 升到 {reach:.0%}，每次命中省去制作样本所需时间的 {saved:.0%}",
-    ),
     "me709.source_dies": Words(
         "{cache} dies with its worker after each epoch, before any sample comes a second time",
         "{cache} 在每个 epoch 结束时随 worker 一起消失，没有样本来得及再用",

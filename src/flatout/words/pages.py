@@ -1,10 +1,13 @@
-"""The fixed strings of the HTML pages. Those that the script of the charts needs begin with `chart_`."""
+"""The fixed strings of the HTML pages, and those of the live dashboard, which the browser gets as they stand here.
+
+Strings of a page that the script of its charts needs begin with `chart_`.
+"""
 
 from __future__ import annotations
 
-from .table import Words
+from .render import Words
 
-_PAGE = {
+PAGE = {
     # The frame.
     "theme": Words("Light / dark", "浅色 / 深色"),
     "made_by": Words(
@@ -26,6 +29,8 @@ _PAGE = {
     "bound_memory": Words("MEMORY-BOUND", "内存受限"),
     "bound_balanced": Words("BALANCED", "均衡"),
     "healthy": Words("HEALTHY, {bound}", "健康，{bound}"),
+    "disturbed": Words("DISTURBED", "受干扰"),
+    "limited": Words("LIMITED", "受限"),
     "no_step": Words("No training step was seen.", "没有看到任何训练步。"),
     "exit_code": Words("exit code {code}", "退出码 {code}"),
     "fact_steps": Words("{steps} steps", "{steps} 步"),
@@ -52,6 +57,7 @@ _PAGE = {
     "phase_logging": Words("logging and images", "日志与图像"),
     "phase_gc": Words("Python's garbage collection", "Python 垃圾回收"),
     "phase_other": Words("everything else", "其余部分"),
+    "spent_on": Words("Spent on", "用于"),
     "step_times": Words("Step time distribution (log scale)", "每步耗时的分布（对数坐标）"),
     "percentiles": Words(
         "median {median} · p95 {p95} · p99 {p99} · longest {longest}",
@@ -241,7 +247,7 @@ _PAGE = {
     "env_git_commit": Words("commit", "提交"),
     "env_own_cost": Words("flatout's overhead", "flatout 自身的开销"),
     "own_cost": Words("{cost} µs per step{share}", "每步 {cost} µs{share}"),
-    "env_warmup": Words("warm-up steps excluded", "未计入的预热步数"),
+    "env_warmup": Words("warm-up, not counted", "预热，不计入"),
     # The proof of a fix.
     "fix_kept": Words("PROVED", "已证明"),
     "fix_nothing": Words("NOTHING KEPT", "没有保留任何措施"),
@@ -366,4 +372,111 @@ _PAGE = {
     "compare_bound_memory": Words("memory", "内存"),
     "compare_bound_balanced": Words("balanced", "均衡"),
 }
-TABLE = {f"page.{name}": words for name, words in _PAGE.items()}
+DASHBOARD = {
+    "other_language": Words("中文", "English"),
+    "theme_auto": Words("theme: system", "主题：跟随系统"),
+    "theme_light": Words("theme: light", "主题：浅色"),
+    "theme_dark": Words("theme: dark", "主题：深色"),
+    "runs": Words("runs", "运行列表"),
+    "stored": Words("Runs, newest first", "全部运行，最新在前"),
+    "no_runs": Words(
+        "No runs here yet: flatout run train.py makes one.", "这里还没有运行：flatout run train.py 会产生一个。"
+    ),
+    "run": Words("run", "运行"),
+    "state": Words("state", "状态"),
+    "when": Words("started", "开始"),
+    "steps": Words("steps", "步数"),
+    "samples_per_s": Words("samples/s", "样本/秒"),
+    "verdict": Words("verdict", "结论"),
+    "state_running": Words("running", "运行中"),
+    "state_finished": Words("finished", "已结束"),
+    "state_broken": Words("ended without a verdict", "已中断，没有结论"),
+    "exit_code": Words("exit code {code}", "退出码 {code}"),
+    "disturbed": Words("DISTURBED", "受干扰"),
+    "limited": Words("LIMITED", "受限"),
+    "spent_on": Words("spent on", "用于"),
+    "unreadable": Words("cannot be read", "无法读取"),
+    "ago_s": Words("{n} s ago", "{n} 秒前"),
+    "ago_m": Words("{n} min ago", "{n} 分钟前"),
+    "ago_h": Words("{n} h ago", "{n} 小时前"),
+    "ago_d": Words("{n} d ago", "{n} 天前"),
+    "elapsed": Words("for {time}", "已用 {time}"),
+    "steps_done": Words("{n} steps", "{n} 步"),
+    "waiting": Words("Waiting for the first step.", "正在等待第一步。"),
+    "judging": Words("The verdict follows after the first steps.", "最初几步之后会给出结论。"),
+    "next": Words("Next:", "下一步："),
+    "copy": Words("copy", "复制"),
+    "copied": Words("copied", "已复制"),
+    "report": Words("open the full report of this run", "打开本次运行的完整报告"),
+    "now_title": Words("The last seconds", "最近几秒"),
+    "all_title": Words("The whole run", "整个运行"),
+    "phases_title": Words("Where the step time goes", "每步时间的去向"),
+    "findings_title": Words("What to fix", "应当修复的问题"),
+    "findings_so_far": Words("So far; updated while the run continues.", "目前的结果；运行期间会不断更新。"),
+    "no_findings": Words("Nothing worth fixing was found.", "没有发现值得修复的问题。"),
+    "no_known_cause": Words("No known problem explains it so far.", "目前没有已知问题能解释它。"),
+    "change": Words("Change:", "修改："),
+    "or_run": Words("or:", "或者："),
+    "this_run": Words("This run: ", "本次运行："),
+    "more": Words("details: flatout explain {code}", "详细说明（英文）：flatout explain {code}"),
+    "charts_title": Words("Over time", "随时间的变化"),
+    "zoom_how": Words("Drag to zoom in, double-click for all.", "拖动放大，双击显示全部。"),
+    "zoom_reset": Words("show all", "显示全部"),
+    "notices": Words("Notes", "说明"),
+    "unmeasured": Words("Not measured: {names}.", "未测量：{names}。"),
+    "not_measured": Words("not measured", "未测量"),
+    "lost": Words("Connection lost; retrying.", "连接已断开，正在重试。"),
+    "gone": Words("The dashboard has stopped.", "仪表板已停止。"),
+    "refused": Words(
+        "This browser has no token: open the address that flatout printed.",
+        "请打开 flatout 打印的地址：此浏览器没有令牌。",
+    ),
+    "trouble": Words("This run cannot be shown: {why}", "无法显示此运行：{why}"),
+    "of": Words("of {limit} GiB", "/ {limit} GiB"),
+    "cores": Words("cores", "核"),
+    "bound_input": Words("input-bound", "输入受限"),
+    "bound_transfer": Words("transfer-bound", "传输受限"),
+    "bound_sync": Words("sync-bound", "同步受限"),
+    "bound_host": Words("host-bound", "主机受限"),
+    "bound_compute": Words("compute-bound", "计算受限"),
+    "bound_cadence": Words("cadence-bound", "周期任务受限"),
+    "bound_memory": Words("memory-bound", "内存受限"),
+    "bound_balanced": Words("balanced", "均衡"),
+    "healthy": Words("healthy, {bound}", "健康，{bound}"),
+    "f_samples": Words("samples/s", "样本/秒"),
+    "f_steps": Words("steps/s", "步/秒"),
+    "f_data": Words("waiting for data", "等待数据"),
+    "f_starved": Words("GPU starved", "GPU 缺数据"),
+    "f_util": Words("GPU utilisation", "GPU 利用率"),
+    "f_power": Words("GPU power, of the limit", "GPU 功耗占上限"),
+    "f_sm": Words("SMs active", "SM 活跃"),
+    "f_queue": Words("batches ready", "就绪批次"),
+    "f_cpu": Words("CPU", "CPU"),
+    "f_ram": Words("RAM", "内存"),
+    "f_gpu_memory": Words("GPU memory", "显存"),
+    "f_gpu_memory_peak": Words("GPU memory, peak", "显存峰值"),
+    "f_ram_peak": Words("RAM of the run, peak", "本运行内存峰值"),
+    "c_speed": Words("samples per second", "每秒样本数"),
+    "c_phases": Words("share of the step", "占一步时间的比例"),
+    "c_gpu": Words("GPU", "GPU"),
+    "c_queue": Words("batches ready in the queue", "队列中就绪的批次"),
+    "c_ram": Words("RAM and its limit, GiB", "内存与上限，GiB"),
+    "c_cpu": Words("busy CPU cores", "忙碌的 CPU 核数"),
+    "c_disk": Words("disk reads, MB/s", "磁盘读取，MB/秒"),
+    "s_time": Words("time", "时间"),
+    "s_samples": Words("samples/s", "样本/秒"),
+    "s_steps": Words("steps/s", "步/秒"),
+    "s_util": Words("utilisation", "利用率"),
+    "s_power": Words("power", "功耗"),
+    "s_sm": Words("SMs", "SM"),
+    "s_tensor": Words("tensor cores", "张量核心"),
+    "s_starved": Words("starved", "缺数据"),
+    "s_gpu_memory": Words("memory", "显存"),
+    "s_queue": Words("batches", "批次"),
+    "s_ram": Words("used", "已用"),
+    "s_ram_limit": Words("limit", "上限"),
+    "s_cpu": Words("cores", "核"),
+    "s_disk": Words("MB/s", "MB/秒"),
+}
+TABLE = {f"page.{name}": words for name, words in PAGE.items()}
+TABLE |= {f"dashboard.{name}": words for name, words in DASHBOARD.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .table import ProblemWords, Words, titles
+from .render import ProblemWords, Words, titles
 
 PROBLEMS = {
     "RA901": ProblemWords(
@@ -51,7 +51,6 @@ TABLE = titles(PROBLEMS) | {
         "take the work that only {rank} does out of the step", "把只由 {rank} 做的事移出训练步"
     ),
     "ra901.change": Words("find what {rank} does longer in {phase}", "找出 {rank} 在 {phase} 阶段为何更慢"),
-    "ra901.gain": Words("a step without the {delay_ms:.3g} ms of waiting", "每步去掉这 {delay_ms:.3g} ms 的等待"),
     # RA902
     "ra902.cause": Words(
         "{busiest} trained on {most:.0f} samples, {idlest} on {least:.0f}; all wait for the busiest",
@@ -60,10 +59,6 @@ TABLE = titles(PROBLEMS) | {
     "ra902.change": Words(
         "DistributedSampler(dataset, drop_last=True) and the same batch_size on every rank",
         "使用 DistributedSampler(dataset, drop_last=True)，各 rank 用相同的 batch_size",
-    ),
-    "ra902.gain": Words(
-        "{spared_ms:.3g} ms less for the busiest rank in a step, and {steps:.0%} of its steps",
-        "最忙的 rank 每步少 {spared_ms:.3g} ms，步数为原来的 {steps:.0%}",
     ),
     # RA903
     "ra903.cause": Words(
@@ -81,10 +76,6 @@ TABLE = titles(PROBLEMS) | {
     "ra904.change": Words(
         "torchrun --nproc-per-node {gpus}, DistributedDataParallel and a DistributedSampler",
         "使用 torchrun --nproc-per-node {gpus}、DistributedDataParallel 和 DistributedSampler",
-    ),
-    "ra904.gain": Words(
-        "half of the time in which the GPUs idle, apart from waiting for batches",
-        "除等待批次外，GPU 未利用的时间按能收回一半估计",
     ),
     "ra904.source_cause": Words(
         "one process copies the model to all GPUs in each forward pass and launches their work in turn",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .table import Words
+from .render import Words
 
 TABLE: dict[str, Words] = {
     "bf16.tf32_slower": Words(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .table import Words
+from .render import Words
 
 TABLE: dict[str, Words] = {
     "autograd.was_off": Words("anomaly mode was off", "异常检测没有开启"),

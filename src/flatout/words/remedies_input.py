@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .table import Words
+from .render import Words
 
 TABLE: dict[str, Words] = {
     "remedy.no_function": Words("{module} has no function {function!r}", "{module} 中没有函数 {function!r}"),

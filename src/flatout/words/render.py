@@ -1,4 +1,7 @@
-"""Turns a message into a sentence: the only place where a fact becomes text."""
+"""Turns a message into a sentence: the only place where a fact becomes text, by the tables of this package.
+
+A module has its entries in TABLE, and what is said of problems in PROBLEMS.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,42 @@ import importlib
 import pkgutil
 import re
 import string
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Literal
+from types import ModuleType
+from typing import Any, Literal, NamedTuple
 
 from ..records.message import VERBATIM, Message
-from .table import Words
 
 Language = Literal["en", "zh"]
 _COMMA: dict[Language, str] = {"en": ", ", "zh": "、"}
 _WITH_POWER = re.compile(r"\b\d(?:\.\d+)?e\+\d+\b")
+
+
+class Words(NamedTuple):
+    """Two templates that name the same arguments: `{wait_ms:.3g} of {step_ms:.3g} ms`.
+
+    An argument that is a message is rendered in the same language; of a tuple every item is, with commas between.
+    """
+
+    english: str
+    chinese: str
+
+
+class ProblemWords(NamedTuple):
+    """A problem's title in both languages, and its text in Chinese (what stands between backticks is code).
+
+    The English text is the docstring of the problem's module, which `flatout explain` shows: it is not repeated here.
+    """
+
+    title: Words
+    what_it_is: str
+    what_to_do: str
+
+
+def titles(problems: Mapping[str, ProblemWords]) -> dict[str, Words]:
+    """The titles as entries of a table: `in101.title`."""
+    return {f"{code.lower()}.title": words.title for code, words in problems.items()}
 
 
 def english(fact: Message | str) -> str:
@@ -48,17 +77,27 @@ def render(fact: Message | str, language: Language) -> str:
 def tables() -> Mapping[str, Words]:
     """The tables of all modules of this package, as one."""
     every: dict[str, Words] = {}
-    package = importlib.import_module(__package__)
-    for info in pkgutil.iter_modules(package.__path__):
-        try:
-            table: Mapping[str, Words] = getattr(importlib.import_module(f"{__package__}.{info.name}"), "TABLE", {})
-        except ImportError:
-            if __package__ == "flatout.words":
-                raise
-            continue  # in a script's process, which has remedies but not all of flatout
+    for module in _modules():
+        table: Mapping[str, Words] = getattr(module, "TABLE", {})
         assert not every.keys() & table.keys(), f"two tables have {sorted(every.keys() & table.keys())}"
         every |= table
     return every
+
+
+@cache
+def problem_words() -> dict[str, ProblemWords]:
+    """What is said of every problem, by its code."""
+    return {code: words for module in _modules() for code, words in getattr(module, "PROBLEMS", {}).items()}
+
+
+def _modules() -> Iterator[ModuleType]:
+    package = importlib.import_module(__package__)
+    for info in pkgutil.iter_modules(package.__path__):
+        try:
+            yield importlib.import_module(f"{__package__}.{info.name}")
+        except ImportError:
+            if __package__ == "flatout.words":
+                raise  # else in a script's process, which has remedies but not all of flatout
 
 
 def plain(text: str) -> str:

@@ -1,8 +1,8 @@
-"""What is said of a run: notices on what could not be measured, its checklist, and what a profile leaves out."""
+"""What is said of runs: notices, the checklist, their processors, what was watched, and how two of them compare."""
 
 from __future__ import annotations
 
-from .table import Words
+from .render import Words
 
 TABLE: dict[str, Words] = {
     # What is missing from the recording.
@@ -40,7 +40,52 @@ TABLE: dict[str, Words] = {
     "run.rows_lost": Words("telemetry: {rows} rows of {source} are lost", "遥测：{source} 丢失 {rows} 行"),
     "run.file_left_out": Words("left out: {why}", "不予采用：{why}"),
     "run.problem_not_judged": Words("{code} could not be judged ({error})", "无法判断 {code}（{error}）"),
+    # What does not count, and how much does.
+    "run.warmup": Words("{steps} steps, {seconds} ({causes})", "{steps} 步，{seconds}（{causes}）"),
+    "run.warmup_not_explained": Words("{steps} steps, {seconds}", "{steps} 步，{seconds}"),
+    "warmup.compile": Words("compile", "编译"),
+    "warmup.cudnn_search": Words("cudnn search", "cudnn 搜索算法"),
+    "warmup.workers": Words("workers starting", "工作进程启动"),
+    "warmup.first_batch": Words("first batch", "第一个批次"),
+    "warmup.first_step": Words("first step", "第一步"),
+    "warmup.first_epoch": Words("first epoch", "第一个 epoch"),
+    "warmup.prefetched": Words("batches made ahead", "预先准备好的批次"),
+    "warmup.device_queue": Words("the device's queue filling", "设备队列填充"),
+    "warmup.unexplained": Words("unexplained", "原因不明"),
+    # What a part of the step is spent on.
+    "part.model": Words("model", "模型计算"),
+    "part.optimizer": Words("optimizer", "优化器"),
+    "part.batch": Words("batches", "等待批次"),
+    "part.copy": Words("copies", "拷贝"),
+    "part.device": Words("waiting for the device", "等待设备"),
+    "part.pause": Words("pauses", "训练暂停"),
+    "part.gc": Words("gc", "垃圾回收"),
+    "part.python": Words("other Python", "其他 Python 代码"),
+    "part.native": Words("other native code", "其他原生代码"),
+    "part.waiting": Words("other waiting", "其他等待"),
+    "part.not_running": Words("no processor free", "没有空闲处理器"),
+    "part.not_measured": Words("not measured", "未测量"),
+    "run.too_few_steps": Words(
+        "{steps} steady steps are too few: the step time is known to ±{error:.0f}% only, and smaller predicted gains "
+        "({withheld}) are left out; {needed} steps would tell",
+        "稳定步只有 {steps} 步，太少：步时间的误差为 ±{error:.0f}%，更小的预测提升（{withheld} 个）已略去；"
+        "运行 {needed} 步才能判断",
+    ),
+    "run.hardly_any_steps": Words(
+        "{steps} steady steps are too few to judge the speed: let it run for {needed} steps",
+        "稳定步只有 {steps} 步，不足以判断速度：请至少运行 {needed} 步",
+    ),
+    "run.speed_varied": Words(
+        "the speed of the run changed: from {fast_ms:.3g} to {slow_ms:.3g} ms a step; all of it counts",
+        "运行期间速度有变化：每步 {fast_ms:.3g} 到 {slow_ms:.3g} ms；全部计入",
+    ),
     # How it ended.
+    "run.ended_on_request": Words(
+        "the look ended on request (--steps, --for), before the script did", "按要求（--steps、--for）提前结束了观察"
+    ),
+    "run.ended_on_request_code": Words(
+        "asked to end, the script ended with exit code {code}", "被要求结束后，脚本以退出码 {code} 结束"
+    ),
     "run.ranks_ended_early": Words("{ranks} did not come to a normal end", "{ranks} 没有正常结束"),
     "run.rank_failed_first": Words(
         "{rank} failed first, after {steps} steps (the run ended with {ending})",
@@ -88,6 +133,7 @@ TABLE: dict[str, Words] = {
     "run.telemetry_ended_badly": Words("telemetry did not end well", "遥测没有正常结束"),
     "run.environment_not_captured": Words("environment not captured", "没有记录环境"),
     "run.gpu_names_late": Words("the GPUs' names are known at the end only", "GPU 名称到结束时才知道"),
+    "run.neighbours_late": Words("names of other processes are known at the end only", "其他进程的名称到结束时才知道"),
     "run.filesystems_not_known": Words("file systems of the data not known", "不知道数据所在的文件系统"),
     # Where it is kept.
     "run.folder_not_writable": Words(
@@ -187,4 +233,208 @@ TABLE: dict[str, Words] = {
     "remedy_state.failed": Words("{id}: failed: {why}", "{id}：失败：{why}"),
     "remedy_state.reverted": Words("{id}: reverted after {step} steps: {why}", "{id}：{step} 步后撤销：{why}"),
     "out_of_memory": Words("out of memory", "内存不足"),
+    # Of its processors: who else had them, and what that means for its figures.
+    "machine.others": Words(
+        "Other processes had {other:.1f} cores of {cores:.3g}: {who} ready to run but not running for {share:.0%} of "
+        "the steady part because of them ({names}).",
+        "其他进程占用了 {cores:.3g} 个核中的 {other:.1f} 个：因此{who}在稳定段有 {share:.0%} 的时间可以运行却没有运行"
+        "（{names}）。",
+    ),
+    "machine.others_unmeasured": Words(
+        "Other processes had {other:.1f} cores of {cores:.3g}, this run {own:.1f}, and none was free; for how long its "
+        "threads waited is not measured ({names}).",
+        "其他进程占用了 {cores:.3g} 个核中的 {other:.1f} 个，本次运行占用 {own:.1f} 个，没有空闲的核；"
+        "其线程等待了多久未测量（{names}）。",
+    ),
+    "machine.steal": Words(
+        "Other virtual machines took the processors: {who} stopped for {share:.0%} of the steady part.",
+        "其他虚拟机占用了处理器：{who}在稳定段有 {share:.0%} 的时间被中断。",
+    ),
+    "machine.quota": Words(
+        "The container's limit of {cores:.3g} cores stops this run: {who} ready to run but not running for {share:.0%} "
+        "of the steady part.",
+        "容器的 {cores:.3g} 核限额使本次运行停顿：{who}在稳定段有 {share:.0%} 的时间可以运行却没有运行。",
+    ),
+    "machine.training": Words("the training thread was", "训练线程"),
+    "machine.helpers": Words("a thread that computes for the training was", "为训练计算的线程"),
+    "machine.workers": Words("the loader's workers were", "加载器的 worker"),
+    "machine.named": Words("{names}", "{names}"),
+    "machine.neighbour": Words("{name} pid {pid}: {cores:.1f}", "{name} pid {pid}：{cores:.1f}"),
+    "machine.unnamed": Words("which ones cannot be seen from here", "从这里看不到是哪些进程"),
+    "machine.gpu_shared": Words(
+        "other processes hold memory on the GPU ({count}); whether they compute on it is not measured",
+        "另有进程占用该 GPU 的显存（{count} 个）；它们是否在其上计算未测量",
+    ),
+    "machine.waiting": Words(
+        "a trial was disturbed; waiting up to {seconds:.0f} s for the machine to be quiet. {sentence}",
+        "一次试验受到干扰；最多等待 {seconds:.0f} 秒，直到机器空闲。{sentence}",
+    ),
+    "machine.trial_again": Words("the machine is quiet: the trial is made again", "机器已空闲：重新进行该试验"),
+    "machine.stays_busy": Words(
+        "the machine stays busy: the trial counts as it is, with a wider interval",
+        "机器仍然繁忙：该试验照样计入，区间更宽",
+    ),
+    "machine.trials_again": Words(
+        "{again} trials were disturbed by others and made again when the machine was quiet",
+        "有 {again} 次试验受到其他进程干扰，已在机器空闲时重新进行",
+    ),
+    "machine.trials_disturbed": Words(
+        "{count} of {trials} trials were disturbed ({again} others were made again). {sentence} Disturbed trials do "
+        "not count where there are undisturbed ones; where there are none, intervals are wider by what one side lost "
+        "more.",
+        "{trials} 次试验中有 {count} 次受到干扰（另有 {again} 次已重新进行）。{sentence}"
+        "有未受干扰的试验时，受干扰的不计入；没有时，区间按一方多损失的部分放宽。",
+    ),
+    "machine.run_disturbed": Words("{run}: {sentence} Its interval is wider.", "{run}：{sentence}其区间已放宽。"),
+    "machine.consequence": Words(
+        "the machine was disturbed: speed and phases are those of the disturbed run, predicted gains are given wider; "
+        "run it again when the machine is quiet",
+        "机器受到干扰：速度与各阶段是受干扰时的数值，预测提升的区间已放宽；请在机器空闲时重新运行",
+    ),
+    # What `flatout watch` says of GPUs and host.
+    "monitor.not_measured": Words("utilisation was not measured", "没有测量利用率"),
+    "monitor.too_short": Words(
+        "some kernel ran {util:.0f}% of the time in {readings} readings, too few for a verdict: watch longer",
+        "{readings} 次读数中有 kernel 运行的时间占 {util:.0f}%，读数太少，无法判断：请观察更久",
+    ),
+    "monitor.nearly_idle": Words(
+        "next to idle: some kernel ran {util:.0f}% of the time", "几乎空闲：有 kernel 运行的时间占 {util:.0f}%"
+    ),
+    "monitor.idle": Words(
+        "some kernel ran {util:.0f}% of the time: the GPU waits for something else about {idle:.0f}% of the time",
+        "有 kernel 运行的时间占 {util:.0f}%：GPU 约有 {idle:.0f}% 的时间在等待别的东西",
+    ),
+    "monitor.room": Words(
+        "some kernel ran {util:.0f}% of the time, below the usual target of 85-95%: there is room",
+        "有 kernel 运行的时间占 {util:.0f}%，低于通常的目标 85-95%：还有余地",
+    ),
+    "monitor.light": Words(
+        "some kernel ran {util:.0f}% of the time, but {why}: small kernels or memory traffic, not a fully used GPU",
+        "有 kernel 运行的时间占 {util:.0f}%，但{why}：是小 kernel 或访存，GPU 并未充分利用",
+    ),
+    "monitor.low_power": Words("power was {share:.0f}% of its limit", "功耗只有上限的 {share:.0f}%"),
+    "monitor.low_sm": Words("SMs were {share:.0f}% active", "SM 活跃度只有 {share:.0f}%"),
+    "monitor.both": Words("{first} and {second}", "{first}，{second}"),
+    "monitor.unsteady": Words(
+        "some kernel ran {util:.0f}% of the time on average, but it fluctuates by {points:.0f} points"
+        " (target: below 10)",
+        "有 kernel 运行的时间平均占 {util:.0f}%，但波动达 {points:.0f} 个百分点（目标：低于 10）",
+    ),
+    "monitor.on_target": Words(
+        "some kernel ran {util:.0f}% of the time, steadily: within the usual targets (85-95%, fluctuation below 10"
+        " points)",
+        "有 kernel 运行的时间占 {util:.0f}%，且稳定：在通常的目标之内（85-95%，波动低于 10 个百分点）",
+    ),
+    # What else deserves a line.
+    "monitor.memory_nearly_full": Words(
+        "GPU {gpu}: memory peaked at {peak:.0%}: an out-of-memory error is near",
+        "GPU {gpu}：显存峰值 {peak:.0%}：接近显存不足",
+    ),
+    "monitor.memory_has_room": Words(
+        "GPU {gpu}: memory peaked at {peak:.0%}: a larger batch fits; whether it pays, samples/s tell",
+        "GPU {gpu}：显存峰值 {peak:.0%}：可以用更大的批次；是否划算看样本/秒",
+    ),
+    "monitor.hot": Words(
+        "GPU {gpu}: {celsius:.0f} °C at its hottest (target: below 80)",
+        "GPU {gpu}：最高 {celsius:.0f} °C（目标：低于 80）",
+    ),
+    "monitor.throttled": Words(
+        "GPU {gpu}: clocks held down by {reason} in {share:.0%} of readings",
+        "GPU {gpu}：{share:.0%} 的读数中频率被压低，原因：{reason}",
+    ),
+    "monitor.cpu_full": Words(
+        "CPU {share:.0%} busy on average: no cores are left; more workers will not help",
+        "CPU 平均占用 {share:.0%}：没有空闲的核；增加 worker 没有帮助",
+    ),
+    "monitor.storage_slow": Words(
+        "cores waited for storage {share:.0%} of the time: the data may be read too slowly",
+        "CPU 核有 {share:.0%} 的时间在等待存储：数据可能读得太慢",
+    ),
+    "monitor.host_memory_high": Words(
+        "system memory peaked at {share:.1%}: smaller caches or fewer workers are safer",
+        "系统内存峰值 {share:.1%}：更小的缓存或更少的 worker 更安全",
+    ),
+    "monitor.main_process_busy": Words(
+        "the main process used {share:.0%} of a core (usual: 50-80%): Python itself may be the limit",
+        "主进程用了一个核的 {share:.0%}（通常 50-80%）：瓶颈可能就是 Python",
+    ),
+    "monitor.workers_busy": Words(
+        "each worker used {share:.0%} of a core: CPU-bound ({workers} workers)",
+        "每个 worker 用了一个核的 {share:.0%}：受限于 CPU（{workers} 个 worker）",
+    ),
+    "monitor.workers_busy_of": Words(
+        "each worker used {share:.0%} of a core: CPU-bound ({workers} workers, {cores:g} cores allowed)",
+        "每个 worker 用了一个核的 {share:.0%}：受限于 CPU（{workers} 个 worker，可用 {cores:g} 个核）",
+    ),
+    # What `flatout compare` says of two arms of runs, and `flatout logs` of two logs.
+    "compare.faster": Words(
+        "{after} is faster than {before}: {gain} {unit}s/s", "{after} 比 {before} 快：{gain} {unit}s/s"
+    ),
+    "compare.slower": Words(
+        "{after} is slower than {before}: {gain} {unit}s/s", "{after} 比 {before} 慢：{gain} {unit}s/s"
+    ),
+    "compare.no_difference": Words(
+        "no sure difference between {before} and {after}: {gain} {unit}s/s",
+        "{before} 与 {after} 没有确定的差别：{gain} {unit}s/s",
+    ),
+    "compare.not_measured": Words(
+        "{before} and {after} cannot be compared in speed: too few steps after warm-up",
+        "{before} 与 {after} 无法比较速度：预热之后的步数太少",
+    ),
+    # How far they compare.
+    "compare.one_process": Words(
+        "one process each: what processes differ by is assumed (1% each), not measured here; "
+        "several runs of either, as {before},RUN2 {after},RUN3, would measure it",
+        "每边只有一个进程：进程之间的差异是假定的（各 1%），没有实测；"
+        "每边给几次运行即可测出，如 {before},RUN2 {after},RUN3",
+    ),
+    "compare.scripts_differ": Words("the scripts differ: {before} and {after}", "脚本不同：{before} 与 {after}"),
+    "compare.devices_differ": Words("the devices differ: {before} and {after}", "设备不同：{before} 与 {after}"),
+    "compare.batches_differ": Words(
+        "batches differ in size ({before:.4g} and {after:.4g} samples a step): compare by samples, not by steps",
+        "批大小不同（每步 {before:.4g} 与 {after:.4g} 个样本）：应按样本比较，不按步比较",
+    ),
+    "compare.by_steps": Words(
+        "samples are not known in all of them, so steps are compared, whatever their size",
+        "并非都知道样本数，因此按步比较，不论每步大小",
+    ),
+    "compare.run_failed": Words("{run} ended with exit code {code}", "{run} 以退出码 {code} 结束"),
+    "compare.run_going_on": Words(
+        "{run} is still being recorded: this is as far as it has got", "{run} 仍在记录中：这是到目前为止的情况"
+    ),
+    # Logs.
+    "logs.no_difference": Words(
+        "No clear difference: {change:+.1f}% {by}, within what each log varies by itself",
+        "没有明显差别：{change:+.1f}% {by}，在每份日志自身的波动之内",
+    ),
+    "logs.same_pace": Words("Both logs have the same pace ({rate:.4g} {by})", "两份日志速度相同（{rate:.4g} {by}）"),
+    "logs.second_faster": Words(
+        "The second log is {change:.1f}% faster: {second:.4g} against {first:.4g} {by}",
+        "第二份日志快 {change:.1f}%：{second:.4g} 对 {first:.4g} {by}",
+    ),
+    "logs.second_slower": Words(
+        "The second log is {change:.1f}% slower: {second:.4g} against {first:.4g} {by}",
+        "第二份日志慢 {change:.1f}%：{second:.4g} 对 {first:.4g} {by}",
+    ),
+    "logs.batches_unknown": Words(
+        "it/s compare only between equal batches; if they differ, give --batch-size for each file, in order",
+        "it/s 只能在批大小相同时比较；若不同，请按文件顺序分别给出 --batch-size",
+    ),
+    "logs.batches_differ": Words(
+        "The batches differ: {change:+.0f}% it/s says nothing", "批大小不同：{change:+.0f}% it/s 说明不了什么"
+    ),
+    "logs.batches_differ_flat": Words(
+        "The batches differ: {change:+.0f}% it/s says nothing. Equal samples/s at different batches point at the input"
+        " side rather than the GPU; `flatout run` on the script tells",
+        "批大小不同：{change:+.0f}% it/s 说明不了什么。批大小不同而样本/秒相同，问题多半在数据输入而不在 GPU；"
+        "用 `flatout run` 运行脚本即可知道",
+    ),
+    "logs.batch_given": Words("--batch-size", "--batch-size"),
+    "logs.batch_printed": Words("printed with each reading", "每条读数都打印了"),
+    "logs.batch_from_rates": Words("samples/s over it/s", "样本/秒 除以 it/s"),
+    # Where `flatout memory` has the size of a sample from.
+    "memory.as_given": Words("as given", "按给定值"),
+    "memory.copied": Words(
+        "bytes copied to the GPU in the run, over its samples", "运行中拷贝到 GPU 的字节数除以样本数"
+    ),
 }

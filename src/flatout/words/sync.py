@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .table import ProblemWords, Words, titles
+from .render import ProblemWords, Words, titles
 
 PROBLEMS = {
     "SY301": ProblemWords(
@@ -50,11 +50,6 @@ TABLE = titles(PROBLEMS) | {
         "keep the results on the GPU (.detach()) and read them every 100 steps: {lines}",
         "结果留在设备上（.detach()），每 100 步读一次：{lines}",
     ),
-    "sy301.gain": Words(
-        "{wait_ms:.3g} of {step_ms:.3g} ms are waits for results; without them the slower of host and GPU sets the"
-        " pace",
-        "每步 {step_ms:.3g} ms 中有 {wait_ms:.3g} ms 在等待结果；去掉之后，每步的时间由主机和设备中较慢的一方决定",
-    ),
     "sy301.source_cause_read": Words(
         "reading `{code}` waits for the GPU in {step}", "读取 `{code}` 在{step}都等待设备"
     ),
@@ -93,12 +88,6 @@ TABLE = titles(PROBLEMS) | {
     "sy302.change": Words(
         "use torch.where or a weighted sum instead of a mask, and sizes known on the host: {lines}",
         "用 torch.where 或加权求和代替掩码索引，大小取自主机：{lines}",
-    ),
-    "sy302.gain": Words(
-        "{wait_ms:.3g} of {step_ms:.3g} ms are spent at lines that wait; without them the slower of host and GPU sets"
-        " the pace",
-        "每步 {step_ms:.3g} ms 中有 {wait_ms:.3g} ms 花在等待设备的代码行上；"
-        "去掉之后，每步的时间由主机和设备中较慢的一方决定",
     ),
     "sy302.source_cause": Words(
         "`{code}` waits for the GPU to know {unknown}, in {step}", "`{code}` 在{step}都要等设备才能知道{unknown}"
@@ -139,10 +128,6 @@ TABLE = titles(PROBLEMS) | {
     "sy303.change": Words(
         "delete the call; time with CUDA events: {lines}", "删掉这个调用，计时改用 CUDA event：{lines}"
     ),
-    "sy303.gain": Words(
-        "{wait_ms:.3g} of {step_ms:.3g} ms are waits; without them the slower of host and GPU sets the pace",
-        "每步 {step_ms:.3g} ms 中有 {wait_ms:.3g} ms 在等待；去掉之后，每步的时间由主机和设备中较慢的一方决定",
-    ),
     "sy303.source_cause": Words(
         "`{code}` makes the host wait for the GPU in {step}", "`{code}` 使主机在{step}都等待设备"
     ),
@@ -159,10 +144,6 @@ TABLE = titles(PROBLEMS) | {
         "one torch._foreach_norm (or get_total_norm) over all gradients, read once in many steps",
         "对所有梯度只做一次 torch._foreach_norm（或 get_total_norm），隔许多步读一次",
     ),
-    "sy304.gain": Words(
-        "the loop's waits and launches take {loop_ms:.3g} of {step_ms:.3g} ms; a single check is left",
-        "循环的等待和发射占每步 {step_ms:.3g} ms 中的 {loop_ms:.3g} ms；之后只剩一次总的检查",
-    ),
     "sy304.source_cause": Words(
         "reading `{code}` for each parameter waits for the GPU as often in {step}",
         "逐个参数读取 `{code}`，在{step}等待设备的次数与参数一样多",
@@ -176,13 +157,18 @@ TABLE = titles(PROBLEMS) | {
         "the training thread blocks in {function} for {wait_ms:.3g} of each {step_ms:.3g} ms step",
         "训练线程阻塞在 {function} 里，每步 {step_ms:.3g} ms 中占 {wait_ms:.3g} ms",
     ),
+    "sy305.cause_seen": Words(
+        "the training thread waits for {what} in {function}, {wait_ms:.3g} of each {step_ms:.3g} ms step",
+        "训练线程在 {function} 里等待{what}，每步 {step_ms:.3g} ms 中占 {wait_ms:.3g} ms",
+    ),
+    "ledger.waits_file": Words("a file", "文件"),
+    "ledger.waits_pipe": Words("a pipe or a socket", "管道或套接字"),
+    "ledger.waits_lock": Words("another thread", "另一个线程"),
+    "ledger.waits_process": Words("a child process", "子进程"),
+    "ledger.waits_sleep": Words("a timer", "定时器"),
     "sy305.change": Words(
         "take the call off the training thread, or poll without waiting every 100 steps",
         "把这个调用移出训练线程，或每 100 步轮询一次、不等待",
-    ),
-    "sy305.gain": Words(
-        "{wait_ms:.3g} of {step_ms:.3g} ms are spent in a blocking call",
-        "每步 {step_ms:.3g} ms 中有 {wait_ms:.3g} ms 花在阻塞的调用里",
     ),
     "sy305.source_cause": Words("`{code}` waits for {waits_for}, in {step}", "`{code}` 在{step}都等待{waits_for}"),
     "sy305.clock": Words("a clock", "时钟"),

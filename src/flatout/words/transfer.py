@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .table import ProblemWords, Words, titles
+from .render import ProblemWords, Words, titles
 
 PROBLEMS = {
     "TR201": ProblemWords(
@@ -49,16 +49,6 @@ PROBLEMS = {
 }
 TABLE = titles(PROBLEMS) | {
     # What is gained when copies no longer block, for several problems.
-    "transfer.unblocked": Words(
-        "copies block the host for {blocked_ms:.3g} of {step_ms:.3g} ms; moving the bytes takes {bus_ms:.2g} ms",
-        "拷贝在每步 {step_ms:.3g} ms 中阻塞主机 {blocked_ms:.3g} ms；传输这些字节要 {bus_ms:.2g} ms",
-    ),
-    "transfer.unblocked_by_pinning": Words(
-        "copies block the host for {blocked_ms:.3g} of {step_ms:.3g} ms; moving the bytes takes {bus_ms:.2g} ms, "
-        "pinning them {pinning_ms:.3g} ms of a thread",
-        "拷贝在每步 {step_ms:.3g} ms 中阻塞主机 {blocked_ms:.3g} ms；传输这些字节要 {bus_ms:.2g} ms，"
-        "锁页要占用一个线程 {pinning_ms:.3g} ms",
-    ),
     "tr201.cause": Words(
         "copying {mib:.3g} MiB a step from pageable memory blocks the host for {blocked_ms:.3g} of {step_ms:.3g} ms",
         "每步从可分页内存拷贝 {mib:.3g} MiB，{step_ms:.3g} ms 中阻塞主机 {blocked_ms:.3g} ms",
@@ -81,10 +71,6 @@ TABLE = titles(PROBLEMS) | {
     ),
     "tr202.change": Words(
         "pack them into one copy, or create them on the device: {lines}", "打包成一次拷贝，或直接在设备上生成：{lines}"
-    ),
-    "tr202.gain": Words(
-        "{copies:.3g} copies take {copy_ms:.3g} of {step_ms:.3g} ms; one is left",
-        "{copies:.3g} 次拷贝占每步 {step_ms:.3g} ms 中的 {copy_ms:.3g} ms；之后只剩一次",
     ),
     "tr202.source_cause": Words("each of `{code}` is copied separately in {step}", "`{code}` 在{step}里逐个拷贝"),
     "tr202.source_change": Words(
@@ -149,18 +135,6 @@ TABLE = titles(PROBLEMS) | {
         "send it as {narrow} and convert, scale and normalise it on the device, after the copy",
         "以 {narrow} 发送，拷贝之后再在设备上转换、缩放和归一化",
     ),
-    "tr205.gain_blocking": Words(
-        "copies block the host for {blocked_ms:.3g} of {step_ms:.3g} ms, {share:.0%} of it for bytes not needed",
-        "拷贝在每步 {step_ms:.3g} ms 中阻塞主机 {blocked_ms:.3g} ms，其中 {share:.0%} 花在不需要的字节上",
-    ),
-    "tr205.gain_queue": Words(
-        "{mib:.3g} MiB less in the device's queue, {bus_ms:.3g} ms at an assumed bus speed",
-        "设备队列里少传 {mib:.3g} MiB，按未经实测的总线速度折合 {bus_ms:.3g} ms",
-    ),
-    "tr205.gain_collate": Words(
-        "collating takes {collate_ms:.3g} ms a step, {share:.0%} of it for these bytes",
-        "拼批每步 {collate_ms:.3g} ms，其中 {share:.0%} 花在这些字节上",
-    ),
     "tr205.source_cause": Words(
         "`{code}` turns bytes into floats on the host: four times as much to pin and copy",
         "`{code}` 在主机上把字节转成浮点数：锁页和拷贝的数据量是四倍",
@@ -176,10 +150,5 @@ TABLE = titles(PROBLEMS) | {
     "tr206.change": Words(
         "copy the next batch on a torch.cuda.Stream of its own while this one is computed",
         "计算当前批次时，在单独的 torch.cuda.Stream 上拷贝下一个批次",
-    ),
-    "tr206.gain": Words(
-        "copying takes {copying_ms:.3g} ms at an assumed bus speed, computing {computing_ms:.3g} ms; the longer of the "
-        "two is left",
-        "按未经实测的总线速度，拷贝要 {copying_ms:.3g} ms，计算要 {computing_ms:.3g} ms；重叠之后只剩较长的一个",
     ),
 }

@@ -6,8 +6,7 @@ from functools import reduce
 
 from ..records.message import VERBATIM, Message, message
 from ..records.report import Cost, Grounds, Verdict
-from .render import chinese
-from .table import Words
+from .render import Words, chinese
 
 _AMOUNT = Words(
     "{share:.0%} of each step ({ms:.3g} of {step_ms:.3g} ms)", "占每步的 {share:.0%}（{ms:.3g} / {step_ms:.3g} ms）"
@@ -40,7 +39,7 @@ TABLE = {
     "verdict.transfer.gpu": _COPIES,
     "verdict.sync.cpu": _SYNCS,
     "verdict.sync.gpu": _SYNCS,
-    "verdict.host.cpu": _with_amount("Python between the passes takes", "前向、反向与更新之间的 Python 代码"),
+    "verdict.host.cpu": _with_amount("other work of the script takes", "脚本的其他工作"),
     "verdict.host.gpu": _with_amount(
         "the GPU waits for Python to launch its work for", "GPU 等待 Python 发射 kernel 的时间"
     ),

@@ -14,22 +14,48 @@ def _seen(text: str, ms: float, step_ms: float = 10.0) -> dict[str, Any]:
     return {"all_lines": (line,), "source": {(HERE.file, HERE.line): text}}
 
 
+_SHOW = """def show(words, tags):
+    for word, tag in zip(words, tags):
+        color = GREEN if tag else RED
+        print(f"{color}{word}")
+%s
+"""
+
+
+def _shown(last: str) -> dict[str, Any]:
+    """Most of the time goes to what is done for each word that is printed."""
+    file = "table.py"
+    costs = [LineCost(Location(file, line), "show", "forward", ms / 10, ms) for line, ms in ((3, 2.0), (4, 0.2))]
+    return {
+        "all_lines": tuple(costs),
+        "files": {file: _SHOW % last},
+        "source": {(file, 4): 'print(f"{color}{word}")'},
+    }
+
+
 _BAR = (PauseSite(Location("train.py", 7), "train", "logging", 300, 0.3, 0.01),)
 _MS = {"data": 0.5, "forward": 3.0, "backward": 4.0, "optimizer": 1.0, "other": 1.5}
 CASES = (
     Case(
         "finds it when each step prints",
-        run(ms=_MS, **_seen('print(f"{step} {loss.item():.4f}", flush=True)', 1.4)),
+        run(ms=_MS, loaders=(), **_seen('print(f"{step} {loss.item():.4f}", flush=True)', 1.4)),
         True,
     ),
     Case(
         "finds it when a bar is redrawn each step",
         run(
             ms={**_MS, "other": 0.1, "logging": 1.0},
+            loaders=(),
             pauses=_BAR,
             source={("train.py", 7): "pbar.set_postfix(loss=loss.item())"},
         ),
         found=True,
+    ),
+    Case("finds it when a function only prepares what it prints", run(ms=_MS, loaders=(), **_shown("")), found=True),
+    Case(
+        "quiet when the function gives something back",
+        run(ms=_MS, loaders=(), **_shown("    return color")),
+        found=False,
     ),
     Case("quiet when it takes 1%", run(ms=_MS, **_seen("print(step, loss.item())", 0.1)), found=False),
     Case(

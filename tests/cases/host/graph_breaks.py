@@ -38,6 +38,23 @@ CASES = (
         found=True,
     ),
     Case("quiet when all is compiled at the start", run(torch_states=_states(4, 6), median_step_ms=70.0), found=False),
+    Case(
+        "finds it when the steady steps compile",
+        run(torch_states=_states(4, 400), median_step_ms=100.0, compile_ms=40.0),
+        found=True,
+    ),
+    Case(
+        "quiet when what is compiled later is rare, and no steady step",
+        run(
+            torch_states=(
+                {"compiled": True, "compiled_frames": 4, "compile_s": 2.0},
+                {"compiled": True, "compiled_frames": 10, "compile_s": 40.0},
+            ),
+            median_step_ms=100.0,
+            compile_ms=0.0,
+        ),
+        found=False,
+    ),
     Case("quiet when nothing is compiled", run(median_step_ms=70.0), found=False),
     Case(
         "quiet when breaks hide behind the device",

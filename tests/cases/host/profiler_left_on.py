@@ -20,6 +20,16 @@ _SCHEDULED = _WITH.replace("record_shapes=True", "schedule=torch.profiler.schedu
 _BACKWARD = (LineCost(Location("train.py", 7), "train", "backward", 0.5, 50.0),)
 CASES = (
     Case("finds it when the loop is in a profiler", run(all_lines=_BACKWARD, files={"train.py": _WITH}), found=True),
+    Case(
+        "finds it when a profiler is seen at work throughout",
+        run(torch_states=({"profiler_enabled": True}, {"profiler_enabled": True, "num_threads": 2})),
+        found=True,
+    ),
+    Case(
+        "quiet when a profiler was at work for some steps",
+        run(torch_states=tuple({"profiler_enabled": on} for on in (False, True, False, True))),
+        found=False,
+    ),
     Case("quiet when it has a schedule", run(all_lines=_BACKWARD, files={"train.py": _SCHEDULED}), found=False),
     Case(
         "quiet when only something else is in it",

@@ -1,8 +1,10 @@
-"""Code that has IN115, and that must stay quiet."""
+"""Runs and code that have IN115, and that must stay quiet."""
 
 from __future__ import annotations
 
+from flatout.records.report import LineCost, Location
 from tests.cases.code import SourceCase, cases_in
+from tests.cases.evidence import STARVED_MS, Case, loader, run, worker_cost
 
 _TRAIN = """
 loader = DataLoader(Volumes(paths), batch_size=4, num_workers=4)
@@ -36,6 +38,54 @@ class Volumes(Dataset):
     def __getitem__(self, index):
         return self.cache.get(index)
 """
+
+_FILE = """
+class Graphs(Dataset):
+    def __getitem__(self, index):
+        if self.shared:
+            return self.graphs[index]
+        return copy.deepcopy(self.graphs[index])
+"""
+_OWN = loader(num_workers=0, cost=worker_cost(workers=0, fetch_ms_per_sample=1.8, collate_ms_per_sample=0.1))
+
+
+def _lines(line: int, phase: str = "data") -> tuple[LineCost, ...]:
+    place, elsewhere = Location("data.py", line), Location("data.py", 40)
+    return (LineCost(place, "__getitem__", phase, 0.5, 50.0), LineCost(elsewhere, "pad", phase, 0.1, 10.0))
+
+
+CASES = (
+    Case(
+        "finds it where copying takes most of a sample, in the training process",
+        run(
+            loaders=(_OWN,), ms=STARVED_MS, all_lines=_lines(6), files={"data.py": _FILE}, main_cpu_share=1.0, cpus=1.0
+        ),
+        found=True,
+    ),
+    Case(
+        "finds it in a worker",
+        run(
+            loaders=(loader(cost=worker_cost(fetch_ms_per_sample=11.0, busy_share=0.95)),),
+            ms=STARVED_MS,
+            worker_lines=_lines(6, "worker"),
+            files={"data.py": _FILE},
+            cpus=4.0,
+        ),
+        found=True,
+    ),
+    Case(
+        "quiet when the time goes to another line",
+        run(
+            loaders=(_OWN,), ms=STARVED_MS, all_lines=_lines(5), files={"data.py": _FILE}, main_cpu_share=1.0, cpus=1.0
+        ),
+        found=False,
+    ),
+    Case(
+        "quiet when nobody waits for batches",
+        run(loaders=(_OWN,), all_lines=_lines(6), files={"data.py": _FILE}, main_cpu_share=1.0, cpus=1.0),
+        found=False,
+    ),
+)
 
 _case = cases_in(_HELD + _TRAIN)
 SOURCE_CASES = (

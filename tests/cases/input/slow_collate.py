@@ -27,6 +27,7 @@ CASES = (
             ms=STARVED_MS,
             all_lines=(_LINE,),
             cpus=2.0,
+            main_cpu_share=1.0,
         ),
         found=True,
     ),

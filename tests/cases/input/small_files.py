@@ -22,7 +22,24 @@ def _run_reading(text: str, size: float | None, share: float = 0.8, ms: float = 
     )
 
 
+_PARSES = Location("data.py", 13)
 CASES = (
+    Case(
+        "finds it when what is in the file is parsed on the next line",
+        starved_run(
+            _DEAR,
+            samples=256.0,
+            cpus=5.0,
+            host=HostUse(cpu_cores=4.8, memory_peak=8 << 30),
+            worker_lines=(
+                LineCost(_AT, "__getitem__", "worker", 0.4, 0.6),
+                LineCost(_PARSES, "__getitem__", "worker", 0.5, 0.8),
+            ),
+            source={("data.py", 12): "with open(self.paths[i]) as file:", ("data.py", 13): "x = json.load(file)"},
+            file_bytes=4096.0,
+        ),
+        found=True,
+    ),
     Case(
         "finds it when every sample is a file of four kilobytes",
         _run_reading("x = torch.from_numpy(np.load(self.paths[i]))", 4096.0),

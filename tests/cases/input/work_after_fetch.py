@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flatout.records.ledger import Ledger, LedgerEntry
 from flatout.records.report import LineCost, Location
 from tests.cases.code import SourceCase, cases_in
 from tests.cases.evidence import Case, loader, on_gpu, run
@@ -27,6 +28,22 @@ def _line_costs(line: int, function: str) -> tuple[LineCost, ...]:
     return (LineCost(Location("train.py", line), function, "forward", 0.4, 40.0),)
 
 
+_MIXED = """import numpy as np
+
+def mixed(images, rng):
+    out = []
+    for i in range(len(images)):
+        other = rng.integers(len(images))
+        out.append(np.maximum(images[i], images[other]))
+    return np.stack(out)
+"""
+_BY_SAMPLE = tuple(
+    LineCost(Location("train.py", line), "mixed", "forward", ms / 100, ms) for line, ms in ((6, 15.0), (7, 25.0))
+)
+_SEEN = tuple(
+    LedgerEntry(line.location, "mixed", "forward", "python", False, line.ms, line.share, 40.0, "python")
+    for line in _BY_SAMPLE
+)
 _DRY = on_gpu(drained_share=0.9, device_ms={"starved": 0.5, "step": 100.0, "forward": 57.0, "backward": 35.0})
 CASES = (
     Case(
@@ -37,6 +54,18 @@ CASES = (
     Case(
         "finds it when a GPU has nothing to do meanwhile",
         run(gpu=_DRY, ms=_MS, all_lines=_line_costs(5, "augment"), files=_FILES),
+        found=True,
+    ),
+    Case(
+        "finds it when the loop goes sample by sample, with no processor to spare for workers",
+        run(
+            ms=_MS,
+            all_lines=_BY_SAMPLE,
+            files={"train.py": _MIXED},
+            ledger=Ledger(_SEEN, {"python": 0.4}),
+            loaders=(loader(num_workers=0),),
+            cpus=1.0,
+        ),
         found=True,
     ),
     Case("quiet when the model does it", run(ms=_MS, all_lines=_line_costs(9, "forward"), files=_FILES), found=False),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flatout.records.evidence import CacheUse, Evidence
-from flatout.records.report import HostUse
+from flatout.records.report import CopySite, HostUse, Location
 from tests.cases.code import SourceCase
 from tests.cases.evidence import Case, loader, on_gpu, run, starved_run, worker_cost
 
@@ -13,9 +15,13 @@ _LRU = CacheUse("Frames.cache", "dict", 4, 200.0, None, hit_rate=0.02, keys_per_
 _DYING = CacheUse("Frames.cache", "dict", 32, 300.0, None, hit_rate=0.0, keys_per_sample=1.0, evicts=False)
 
 
-def _with(cache: CacheUse, persistent: bool = True, length: int = 1200) -> Evidence:
+def _with(cache: CacheUse, persistent: bool = True, length: int = 1200, **more: Any) -> Evidence:
     use = loader(cost=_BUSY, dataset_len=length, persistent_workers=persistent)
-    return starved_run(use, cpus=5.0, host=_FULL, caches=(cache,))
+    return starved_run(use, cpus=5.0, host=_FULL, caches=(cache,), **more)
+
+
+# Samples of a gigabyte each.
+_LARGE = (CopySite(Location("train.py", 12), "train", 1.0, 2.0, 32 * 1e9, 1.0, 1.0),)
 
 
 CASES = (
@@ -27,13 +33,22 @@ CASES = (
         found=True,
     ),
     Case(
+        "finds it when it holds next to nothing, and there is memory for all",
+        _with(CacheUse("decode", "lru_cache", 4, 8.0, 8, 0.01, 1.0, evicts=True)),
+        found=True,
+    ),
+    Case(
         "quiet when most of what is asked for is there",
         _with(CacheUse("Frames.cache", "dict", 4, 900.0, None, 0.8, 1.0, evicts=True)),
         found=False,
     ),
     Case(
         "quiet when all that it could hold is next to nothing",
-        _with(CacheUse("decode", "lru_cache", 4, 8.0, 8, 0.01, 1.0, evicts=True)),
+        _with(
+            CacheUse("decode", "lru_cache", 4, 8.0, 8, 0.01, 1.0, evicts=True),
+            copies=_LARGE,
+            environment={"memory_bytes": 64 << 30},
+        ),
         found=False,
     ),
     Case("quiet when every sample was made once", _with(_LRU, length=9600), found=False),

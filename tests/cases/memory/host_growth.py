@@ -4,18 +4,50 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flatout.records.evidence import Series
+from flatout.records.evidence import Holder, Series, StepMemory
 from tests.cases.code import SourceCase
-from tests.cases.evidence import MACHINE, Case, growing_series, loader, run, worker_cost
+from tests.cases.evidence import HERE, MACHINE, Case, growing_series, loader, run, worker_cost
 
 
 def _series(per_s: float, ends_at_s: float = 60.0, start: float = 2e9) -> dict[str, Series]:
     return {"main_rss_bytes": growing_series(start, per_s, ends_at_s)}
 
 
+def _by_step(*rises: float, points: int = 80) -> StepMemory:
+    """Bytes at so many steps; each rise is that of a step in its part of them. Every other step has a little more."""
+    sizes, size = [], 4e8
+    for step in range(points):
+        size += rises[step * len(rises) // points]
+        sizes.append(size + 1e6 * (step % 2))
+    return StepMemory(tuple(map(float, range(points))), tuple(sizes))
+
+
+_FILM = Holder("film", "main", HERE, 1.0, "tensor", True, 1e6)
 _IN_MAIN = replace(loader(num_workers=0, dataset_len=10_000), epochs=1, cost=worker_cost(workers=0))
 CASES = (
     Case("finds it when each step leaves something", run(series=_series(5e6), environment=MACHINE), found=True),
+    Case(
+        "finds it within seconds when a list keeps graphs",
+        run(step_memory=_by_step(2e6, points=16), holders=(_FILM,), environment=MACHINE),
+        found=True,
+    ),
+    Case("finds it by step when nobody knows what", run(step_memory=_by_step(2e6), environment=MACHINE), found=True),
+    Case(
+        "quiet when a few steps may be the allocator's own",
+        run(step_memory=_by_step(4e6, points=16), environment=MACHINE),
+        found=False,
+    ),
+    Case(
+        "quiet when it jumps once",
+        run(step_memory=_by_step(0.0, 0.0, 0.0, 3e7, 0.0, 0.0, 0.0), holders=(_FILM,), environment=MACHINE),
+        found=False,
+    ),
+    Case(
+        "quiet when it levels off by step",
+        run(step_memory=_by_step(4e6, 4e6, 3e6, 1e5), holders=(_FILM,), environment=MACHINE),
+        found=False,
+    ),
+    Case("quiet when a list is all that grows", run(step_memory=_by_step(0.0), holders=(_FILM,)), found=False),
     Case("quiet when it levels off", run(series=_series(20e6, ends_at_s=42.0), environment=MACHINE), found=False),
     Case("quiet when it breathes", run(series=_series(2e5), environment=MACHINE), found=False),
     Case(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flatout.records.ledger import Ledger, LedgerEntry, Nature, Part
 from flatout.records.report import LineCost, Location
 from tests.cases.code import SourceCase, cases_in
 from tests.cases.evidence import HERE, Case, on_gpu, run
@@ -9,6 +10,10 @@ from tests.cases.evidence import HERE, Case, on_gpu, run
 
 def _line(phase: str, ms: float) -> tuple[LineCost, ...]:
     return (LineCost(Location(HERE.file, HERE.line), "receive", phase, ms / 100, ms),)
+
+
+def _seen(nature: Nature, part: Part) -> Ledger:
+    return Ledger((LedgerEntry(HERE, "receive", "other", nature, False, 33.0, 0.33, 40.0, part),))
 
 
 _MS = {"data": 1.0, "forward": 30.0, "backward": 25.0, "optimizer": 5.0, "other": 39.0}
@@ -25,6 +30,12 @@ CASES = (
     Case(
         "quiet when that is how the batch is made",
         run(ms={**_MS, "data": 39.0, "other": 1.0}, all_lines=_line("data", 33.0), source=_RECEIVE),
+        found=False,
+    ),
+    Case("finds it when the thread is asleep there", run(ms=_MS, ledger=_seen("pipe", "waiting")), found=True),
+    Case(
+        "quiet when the thread was not asleep there",
+        run(ms=_MS, all_lines=_line("other", 33.0), source=_RECEIVE, ledger=_seen("native", "native")),
         found=False,
     ),
     Case("quiet when the line is not known", run(ms=_MS, all_lines=_line("other", 33.0)), found=False),

@@ -149,7 +149,7 @@ def test_the_edited_script_trains_the_same(fed: Fixed, tmp_path: Path) -> None:
     (tmp_path / "after.py").write_bytes((fed.folder / "train.py").read_bytes())
 
     before, after = (
-        subprocess.run([sys.executable, name, "6"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+        subprocess.run([sys.executable, name, "6"], cwd=tmp_path, capture_output=True, text=True, timeout=200)
         for name in ("before.py", "after.py")
     )
 
@@ -188,7 +188,7 @@ def test_a_profile_is_verified(project: Path) -> None:
 
 
 def test_a_search_that_was_killed_goes_on(project: Path) -> None:
-    words = [sys.executable, "-m", "flatout", "fix", "--budget", "30s", "--only", "gc.defer", "train.py"]
+    words = [sys.executable, "-m", "flatout", "fix", "--budget", "20s", "--only", "gc.defer", "train.py"]
     begun = subprocess.Popen(words, cwd=project, stderr=subprocess.DEVNULL, start_new_session=True)
     deadline = time.monotonic() + 60
     while not list(project.glob(".flatout/fix/*/*/trial.json")) and time.monotonic() < deadline:
@@ -196,7 +196,7 @@ def test_a_search_that_was_killed_goes_on(project: Path) -> None:
     os.killpg(begun.pid, signal.SIGKILL)
     begun.wait()
 
-    done = _flatout(project, "fix", "--budget", "30s", "--only", "gc.defer", "train.py")
+    done = _flatout(project, "fix", "--budget", "20s", "--only", "gc.defer", "train.py")
 
     assert "going on with 1 trials" in done.stderr
     assert done.returncode == 1
@@ -219,7 +219,7 @@ def test_who_is_asked_to_end_says_so_and_leaves_nothing_running(project: Path, w
 
     begun.send_signal(signal.SIGTERM)
 
-    assert said in begun.communicate(timeout=30)[1]
+    assert said in begun.communicate(timeout=200)[1]
     assert begun.returncode == 130
     until(lambda: not _running_in(project))
 

@@ -17,6 +17,8 @@ from flatout.experiment.trial_reader import NOT_FED
 from flatout.records.trial import Trial
 from flatout.store.run import StoredRun
 
+pytestmark = pytest.mark.durations
+
 _SCRIPTS = Path(__file__).parents[1] / "scripts"
 _SAMPLE_S = 0.005
 # Two processes that wait for a third on a busy machine; one worker less or batches made ahead would be far off.

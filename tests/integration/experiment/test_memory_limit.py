@@ -53,7 +53,7 @@ def group() -> Iterator[Path]:
 
 def _tried(group: Path, folder: Path, who: str, least_free: float) -> tuple[str, str]:
     command = [sys.executable, "-c", _TRY, str(group), str(_SCRIPT), who, str(folder), str(least_free)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     ending, why = json.loads(done.stdout.splitlines()[-1])
     return ending, why
@@ -83,7 +83,7 @@ def test_a_run_that_ends_so_has_it_among_its_findings(group: Path, tmp_path: Pat
     enter = f"import os; open({str(group / 'cgroup.procs')!r}, 'w').write(str(os.getpid())); "
     command = [*run, str(_SCRIPT), who]
     subprocess.run(
-        [sys.executable, "-c", f"{enter}os.execv({command[0]!r}, {command!r})"], capture_output=True, timeout=100
+        [sys.executable, "-c", f"{enter}os.execv({command[0]!r}, {command!r})"], capture_output=True, timeout=200
     )
 
     assert "ME705" in [one["code"] for one in json.loads(report.read_text())["findings"]]

@@ -147,7 +147,7 @@ time.sleep(60)
         assert len(waiting) == 1
         starter.kill()
 
-    assert psutil.wait_procs(waiting, timeout=10)[1] == []
+    assert psutil.wait_procs(waiting, timeout=200)[1] == []
 
 
 def _left() -> list[psutil.Process]:

@@ -16,10 +16,12 @@ from flatout.experiment.judge import compare_bits
 from flatout.experiment.request import Request
 from flatout.experiment.runner import TrialRunner
 from flatout.experiment.turns import build_arms, build_resting_arms, count_turn_steps, resting_steps, weigh_turns
+from flatout.records.fix import Planned
 from flatout.records.message import verbatim
-from flatout.records.plan import Planned
 from flatout.records.trial import Trial
 from flatout.words import english
+
+pytestmark = pytest.mark.durations
 
 _SCRIPT = Path(__file__).parents[1] / "scripts" / "tried.py"
 Try = Callable[..., Trial]

@@ -69,7 +69,8 @@ class Model(nn.Module):
 model = Model().to(device)
 model.frozen.requires_grad_(False)
 optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3)
-data = TensorDataset(torch.randn(80 * 8, 16), torch.randint(0, 4, (80 * 8,)))
+STEPS = 240  # on a busy machine a sample is dearer, and there are fewer of them
+data = TensorDataset(torch.randn(STEPS * 8, 16), torch.randint(0, 4, (STEPS * 8,)))
 losses = []
 for step, (x, y) in enumerate(DataLoader(data, batch_size=8)):
     loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
@@ -92,5 +93,5 @@ weights = b"".join(p.detach().cpu().numpy().tobytes() for p in model.parameters(
 hooks = sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
 print("LOSSES " + json.dumps(losses))
 print("loss " + hashlib.sha256(weights).hexdigest())
-print("TRUTH " + json.dumps({"steps": 80, "hooks": hooks, "random": torch.rand(1).item().hex()}))
+print("TRUTH " + json.dumps({"steps": STEPS, "hooks": hooks, "random": torch.rand(1).item().hex()}))
 gc.freeze()  # see truth.py

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from flatout.app.explain import list_catalogue, run_explain
 from flatout.errors import FlatoutError
 from flatout.problems.catalogue import problems
-from flatout.words.problems import problem_words
+from flatout.words.render import problem_words
 
 
 @pytest.mark.parametrize("code", problem_words())

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from flatout.app.export import export_metrics, export_tables, open_atomic
-from flatout.diagnose.tables import MOST_POINTS, make_scalars, make_tables
+from flatout.diagnose.export import MOST_POINTS, make_scalars, make_tables
 from flatout.errors import FlatoutError
-from flatout.records.export import Scalar
 from flatout.records.report import PHASES
+from flatout.records.timeline import Scalar
 from flatout.report import tracking_tools as metrics
 from flatout.store.run import StoredRun
 from tests.unit.making import UNKNOWN, Making, body

@@ -1,4 +1,4 @@
-"""A context for one watcher, without a session."""
+"""A context for one watcher, without a session, and what stands for its recording."""
 
 from __future__ import annotations
 
@@ -14,6 +14,16 @@ from flatout.attach.phases import Phases, StepWriter
 from flatout.attach.recorder import Output
 from flatout.attach.sites import Sites
 from flatout.attach.tracer import Tracer
+
+
+class Notes:
+    """Stands for a recording."""
+
+    def __init__(self) -> None:
+        self.texts: list[tuple[str, Any]] = []
+
+    def text(self, what: str, value: object) -> None:
+        self.texts.append((what, value))
 
 
 def make_context(

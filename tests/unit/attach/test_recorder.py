@@ -63,7 +63,7 @@ def test_records_over_many_chunks_and_totals_in_place(tmp_path: Path) -> None:
     recorder = Recorder(str(path), facts(), 4096)
     place = -1
     for i in range(100):
-        place = recorder.put(place, body("line", 7, 2, i, i * 0.1))
+        place = recorder.put(place, body("line", 7, 2, i, i * 0.1, 2, 0, 0))
         recorder.append(step_body(i, i, 1))
     recorder.close()
     recorder.close()
@@ -120,7 +120,7 @@ def test_a_hundred_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> N
         [sys.executable, "-c", FORKER, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
         check=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ["PYTHONPATH"]])},
     )

@@ -73,7 +73,7 @@ def test_scripts_of_different_structure_run_in_both_arms(tmp_path: Path) -> None
     paths = [str(script.path) for script in SCRIPTS if script.name in QUICK]
 
     done = subprocess.run(
-        [sys.executable, "-c", RUNNER, *paths], cwd=tmp_path, capture_output=True, text=True, timeout=100
+        [sys.executable, "-c", RUNNER, *paths], cwd=tmp_path, capture_output=True, text=True, timeout=200
     )
 
     assert done.returncode == 0, done.stderr[-2000:]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.common.corpus import Script
-from benchmarks.common.scoring import Found, Outcome, Share, by_family, findings, missed, rates, score
+from benchmarks.common.scoring import Found, Outcome, Share, by_family, findings, has_varied, missed, rates, score
 
 SCRIPT = Script("in101_plain", Path("in101_plain.py"), ("IN101",), "either", guilty=frozenset({("in101_plain.py", 40)}))
 CONTROL = Script("control_tensors", Path("control_tensors.py"), (), "cpu")
@@ -97,7 +97,7 @@ def test_bars_that_are_missed_are_named_and_those_without_a_case_are_not() -> No
     bad = score([outcome(), Outcome(CONTROL, (found(),))])
 
     assert missed(good) == []
-    assert len(missed(bad)) == 2
+    assert len(missed(bad)) == 3
     assert missed(score([])) == []
 
 
@@ -110,6 +110,7 @@ def test_whatever_comes_first_is_also_among_the_first_three(codes: list[str]) ->
 
 def test_a_report_gives_its_findings_and_both_arms_a_rate_of_the_same_unit() -> None:
     report = {
+        "workers": [{"loader": 1}],
         "throughput": {"samples_per_s": 320.0, "steps_per_s": 10.0},
         "findings": [
             {"code": "IN101", "location": {"file": "a.py", "line": 3}, "predicted_gain": {"mid": 1.4}},
@@ -121,3 +122,31 @@ def test_a_report_gives_its_findings_and_both_arms_a_rate_of_the_same_unit() -> 
     assert findings(report) == (Found("IN101", "a.py", 3, 1.4), Found("ME701", None, None, None))
     assert rates(report, report) == (320.0, 320.0)
     assert rates(report, without) == (10.0, 20.0)
+    # Samples that no loader made were read off the graph, which the repair may have changed.
+    assert rates(report, {**report, "workers": []}) == (10.0, 10.0)
+
+
+def test_the_interval_of_a_gain_is_judged_by_what_was_gained() -> None:
+    assert outcome(replace(found(), low=1.4, high=1.6)).gain_inside is True
+    assert outcome(replace(found(), low=1.1, high=1.4)).gain_inside is False
+    assert outcome(found()).gain_inside is None
+    assert score([outcome(replace(found(), low=1.1, high=1.4))]).inside == Share(0, 1)
+    assert has_varied({"warmup": {"varied_ms": [1.0, 2.0]}}) and not has_varied({"warmup": None})
+
+
+def test_the_line_names_a_problem_that_no_code_names() -> None:
+    at_line = replace(found("SY305"), file="train.py", line=11)
+    unnamed = replace(SCRIPT, codes=("other",), guilty=frozenset({("train.py", 10)}))
+
+    assert Outcome(unnamed, (at_line,)).place == 1
+    assert Outcome(unnamed, (replace(at_line, line=20),)).place is None
+    assert Outcome(unnamed, (at_line,)).is_coded_first is None
+
+
+def test_a_general_finding_at_the_line_names_any_problem_but_not_by_its_code() -> None:
+    guilty = replace(SCRIPT, guilty=frozenset({("train.py", 10)}))
+    general = replace(found("HO411"), file="train.py", line=10)
+
+    assert Outcome(guilty, (general,)).place == 1
+    assert Outcome(guilty, (general,)).is_coded_first is False
+    assert Outcome(guilty, (replace(general, code="SY305"),)).place is None

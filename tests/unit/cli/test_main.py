@@ -76,6 +76,9 @@ def test_import_is_quick_and_pulls_no_torch() -> None:
         (["run", "--nonsense", "train.py"], "flatout: No such option"),
         (["run"], "flatout: Missing argument 'CMD [ARGS]...' (see flatout run --help)"),
         (["run", "missing.py"], "flatout: no such script: 'missing.py' (looked in {cwd!r})"),
+        (["run", "--steps", "0", "x.py"], "flatout: --steps must be a whole number above 0, got '0'"),
+        (["run", "--steps", "1.5", "x.py"], "flatout: --steps must be a whole number above 0, got '1.5'"),
+        (["run", "--for", "soon", "x.py"], "flatout: --for 'soon' is no time: write 90s, 10m or 1h"),
         (["run", "--interval", "0", "x.py"], "flatout: --interval must be between 0.01 and 3600 seconds, got 0"),
     ],
 )

@@ -40,7 +40,7 @@ def _with(argv: tuple[str, ...] = REPORT.run.argv, **more: Any) -> RunReport:
 
 
 def _changes(after: RunReport) -> list[tuple[str, str, object, object]]:
-    return [(one.group, one.name, one.before, one.after) for one in compare_settings(REPORT, after)]
+    return [(change.group, change.name, change.before, change.after) for change in compare_settings(REPORT, after)]
 
 
 def _finding(code: str, file: str | None = "train.py", line: int = 1) -> Finding:
@@ -122,9 +122,9 @@ def test_findings_gone_new_and_stayed_though_their_line_moved() -> None:
 
     gone, new, stayed = compare_findings([before], [after])
 
-    assert [one.code for one in gone] == ["IN101"]
-    assert [one.code for one in new] == ["HO401"]
-    assert [one.code for one in stayed] == ["SY301", "CA601"]
+    assert [finding.code for finding in gone] == ["IN101"]
+    assert [finding.code for finding in new] == ["HO401"]
+    assert [finding.code for finding in stayed] == ["SY301", "CA601"]
 
 
 def test_of_two_findings_of_a_code_the_one_at_the_same_line_is_the_same() -> None:
@@ -133,7 +133,7 @@ def test_of_two_findings_of_a_code_the_one_at_the_same_line_is_the_same() -> Non
 
     gone, new, _ = compare_findings([before], [after])
 
-    assert [one.location for one in gone] == [Location("train.py", 20)]
+    assert [finding.location for finding in gone] == [Location("train.py", 20)]
     assert new == ()
 
 
@@ -144,4 +144,4 @@ def test_what_only_one_of_three_runs_shows_is_no_finding_of_the_arm() -> None:
     gone, new, stayed = compare_findings([odd, usual, usual], [usual])
 
     assert (gone, new) == ((), ())
-    assert [one.code for one in stayed] == ["IN101"]
+    assert [finding.code for finding in stayed] == ["IN101"]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flatout.diagnose.logs.pace import compare_logs, summarise_log
 from flatout.diagnose.logs.reader import read_log
 from flatout.diagnose.logs.readings import Pattern
-from flatout.diagnose.logs.summary import compare_logs, summarise_log
 from flatout.errors import FlatoutError
 from flatout.records.logs import LogSummary
 from flatout.words import english

@@ -55,8 +55,7 @@ def test_a_late_or_skewed_rank_changes_nothing(tmp_path: Path, skew_ns: int) -> 
     assert durations(plain) == durations(skewed)
 
 
-def test_the_rank_that_failed_first_is_named(tmp_path: Path) -> None:
-    making = Making(tmp_path)
+def test_the_rank_that_failed_first_is_named(making: Making) -> None:
     for rank, steps in ((0, 30), (1, 20), (2, 30)):
         process = making.process(100 + rank, rank=rank, world_size=3)
         process.steps(steps)
@@ -69,8 +68,7 @@ def test_the_rank_that_failed_first_is_named(tmp_path: Path) -> None:
     assert [rank.steps for rank in report.ranks] == [30, 20, 30]
 
 
-def test_the_only_rank_without_a_normal_end_is_the_one(tmp_path: Path) -> None:
-    making = Making(tmp_path)
+def test_the_only_rank_without_a_normal_end_is_the_one(making: Making) -> None:
     for rank, exited in ((0, True), (1, False)):
         process = making.process(100 + rank, rank=rank, world_size=2)
         process.steps(30 - 10 * exited)
@@ -81,8 +79,7 @@ def test_the_only_rank_without_a_normal_end_is_the_one(tmp_path: Path) -> None:
     assert any(n.startswith("rank 1 failed first") for n in map(english, report.notices))
 
 
-def test_between_hosts_nobody_is_called_the_first(tmp_path: Path) -> None:
-    making = Making(tmp_path)
+def test_between_hosts_nobody_is_called_the_first(making: Making) -> None:
     for rank in (0, 1):
         process = making.process(100 + rank, rank=rank, world_size=2, host=f"box{rank}", start_ns=(1 + rank) * HOUR_NS)
         process.steps(30)
@@ -94,8 +91,7 @@ def test_between_hosts_nobody_is_called_the_first(tmp_path: Path) -> None:
     assert any("rank 0, rank 1 did not come to a normal end" in n for n in notices)
 
 
-def test_a_run_that_ended_well_blames_nobody(tmp_path: Path) -> None:
-    making = Making(tmp_path)
+def test_a_run_that_ended_well_blames_nobody(making: Making) -> None:
     for rank in (0, 1):
         process = making.process(100 + rank, rank=rank, world_size=2)
         process.steps(30)
@@ -106,8 +102,7 @@ def test_a_run_that_ended_well_blames_nobody(tmp_path: Path) -> None:
     )
 
 
-def test_the_wall_time_is_never_negative_when_the_clock_steps_back(tmp_path: Path) -> None:
-    making = Making(tmp_path)
+def test_the_wall_time_is_never_negative_when_the_clock_steps_back(making: Making) -> None:
     process = making.process(start_ns=5_000 * MS)
     process.steps(30)
     process.end()
@@ -119,8 +114,7 @@ def test_the_wall_time_is_never_negative_when_the_clock_steps_back(tmp_path: Pat
     assert "the clock stepped back" in map(english, report.notices)
 
 
-def test_a_negative_duration_counts_as_none(tmp_path: Path) -> None:
-    making = Making(tmp_path)
+def test_a_negative_duration_counts_as_none(making: Making) -> None:
     process = making.process()
     process.steps(9)
     process.append(_with_wall(process.index + 1, (1 << 64) - 5))

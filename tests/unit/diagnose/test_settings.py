@@ -58,7 +58,7 @@ def test_what_stands_before_the_script_is_the_launchers() -> None:
 def test_a_config_file_that_is_named(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
 
-    settings = {one.name: one for one in found("train.py", "--config", name, cwd=tmp_path)}
+    settings = {setting.name: setting for setting in found("train.py", "--config", name, cwd=tmp_path)}
 
     assert settings["num_workers"].value == 24 and settings["pin_memory"].value is True
     place = settings["num_workers"].location
@@ -79,7 +79,7 @@ def test_a_value_knows_what_it_took_the_place_of(tmp_path: Path) -> None:
     (tmp_path / "base.py").write_text("data = dict(workers_per_gpu=20, pin_memory=True)\n")
     (tmp_path / "own.py").write_text("_base_ = ['base.py']\ndata = dict(workers_per_gpu=2)\n")
 
-    settings = {one.name: one for one in found("train.py", "own.py", cwd=tmp_path)}
+    settings = {setting.name: setting for setting in found("train.py", "own.py", cwd=tmp_path)}
 
     over = settings["num_workers"].over
     assert over is not None and (over.value, over.location) == (20, Location(str(tmp_path / "base.py"), 1))

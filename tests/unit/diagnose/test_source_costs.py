@@ -80,9 +80,9 @@ def result(folder: Path, evidence: Evidence, *select: str, recorded: StoredRun |
 
 
 def only(report: CheckReport) -> Measured:
-    (one,) = report.findings
-    assert one.measured is not None
-    return one.measured
+    (finding,) = report.findings
+    assert finding.measured is not None
+    return finding.measured
 
 
 def at(folder: Path, line: int, file: str = "train.py") -> Location:
@@ -148,7 +148,9 @@ def test_a_run_without_a_gpu_tells_nothing_of_waits_and_copies(project: Path) ->
     report = result(project, run(ms=MS, syncs=(wait(project, 0.0),)), "SY301", "TR201")
 
     assert [
-        (one.measured.state, english(one.measured.words), one.severity) for one in report.findings if one.measured
+        (finding.measured.state, english(finding.measured.words), finding.severity)
+        for finding in report.findings
+        if finding.measured
     ] == [("not_measured", "the run used no GPU", "medium")] * 2
 
 
@@ -357,7 +359,7 @@ def test_the_dearest_come_first_and_what_is_free_last(project: Path) -> None:
 
     report = result(project, run(gpu=DRY, ms=MS, syncs=syncs, all_lines=lines), "SY301", "HO404", "ME701")
 
-    assert [(one.code, one.place.line) for one in report.findings] == [
+    assert [(finding.code, finding.place.line) for finding in report.findings] == [
         (SYNTAX, 1),
         ("SY301", ITEM + 4),
         ("HO404", COLLECT),

@@ -87,9 +87,9 @@ def test_a_finding_learns_where_its_value_is_written(tmp_path: Path) -> None:
 
     report = scene.report(scene.evidence(finding("IN101", scene.at(LOADER))))
 
-    (one,) = report.findings
-    assert one.location == scene.at(LOADER)
-    (related,) = one.related
+    (shown,) = report.findings
+    assert shown.location == scene.at(LOADER)
+    (related,) = shown.related
     assert related.location == scene.at(1, "options.py")
     assert english(related.words) == "the default of --num-workers is 0"
 
@@ -107,9 +107,9 @@ def test_a_finding_without_a_line_stands_where_the_value_takes_effect(tmp_path: 
 
     report = scene.report(scene.evidence(finding("IN101", None)))
 
-    (one,) = report.findings
-    assert one.location == scene.at(LOADER)
-    (related,) = one.related
+    (shown,) = report.findings
+    assert shown.location == scene.at(LOADER)
+    (related,) = shown.related
     assert related.location == scene.at(1, "options.py")
     assert english(related.words) == "the default of --num-workers is 0"
 
@@ -128,7 +128,7 @@ def test_what_the_run_cannot_tell_is_counted(tmp_path: Path) -> None:
     side = scene.report(scene.evidence(finding("IN101", scene.at(LOADER)), line_looks=900.0)).source
 
     assert side is not None and side.files == 2
-    assert [(one.code, one.location.line) for one in side.not_measured] == [("SY301", ITEM)]
+    assert [(finding.code, finding.location.line) for finding in side.not_measured] == [("SY301", ITEM)]
     # gc.collect() was met by none of the looks at the loop.
     assert side.free == 1 and side.path == "train.py"
 
@@ -139,7 +139,7 @@ def test_what_costs_much_and_nobody_has_said_is_a_finding_with_its_measured_cost
 
     report = scene.report(scene.evidence(first, lines=((COLLECT, 15.0),)))
 
-    assert [one.code for one in report.findings] == ["IN101", "HO404"]
+    assert [finding.code for finding in report.findings] == ["IN101", "HO404"]
     added = report.findings[1]
     assert added.location == scene.at(COLLECT) and added.predicted_gain is None and added.severity == "medium"
     assert added.evidence == {"line_ms_per_step": 15.0, "line_share": 0.15}
@@ -153,7 +153,7 @@ def test_a_loop_whose_results_are_kept_is_not_said(tmp_path: Path, hits: int) ->
 
     report = scene.report(scene.evidence(lines=((COLLECT + 4, 15.0),), remedies=(kept,)))
 
-    assert [one.code for one in report.findings] == ([] if hits else ["HO402"])
+    assert [finding.code for finding in report.findings] == ([] if hits else ["HO402"])
 
 
 def test_nothing_is_said_twice_of_a_line(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_nothing_is_said_twice_of_a_line(tmp_path: Path) -> None:
 
     report = scene.report(scene.evidence(same, lines=((COLLECT, 15.0),)))
 
-    assert [one.code for one in report.findings] == ["HO401"]
+    assert [finding.code for finding in report.findings] == ["HO401"]
 
 
 def test_the_page_of_a_healthy_run_does_not_grow(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from flatout.attach import wire
 from flatout.diagnose.summary import summarise_run
 from flatout.records.report import PHASES
 from flatout.words import english
-from tests.unit.making import MS, UNKNOWN, Making, body
+from tests.unit.making import MS, UNKNOWN, Making, Process, body
 
 BUSY = {"data": 0.3, "forward": 0.2, "backward": 0.4, "optimizer": 0.05, "sync": 0.01}
 
@@ -38,7 +38,7 @@ def test_a_plain_run(tmp_path: Path) -> None:
     assert report.verdict.bound == "input"
     assert report.overhead.us_per_step == pytest.approx(10.0)
     assert report.overhead.share == pytest.approx(0.001)
-    assert report.findings == ()
+    assert [finding.code for finding in report.findings] == ["IN118"]
 
 
 @given(
@@ -64,8 +64,7 @@ def test_phases_add_up_to_the_wall_time_also_of_merged_steps(
     assert tuple(report.phases) == PHASES
 
 
-def test_a_record_written_again_in_the_next_chunk_counts_once(tmp_path: Path) -> None:
-    making = Making(tmp_path)
+def test_a_record_written_again_in_the_next_chunk_counts_once(making: Making) -> None:
     process = making.process()
     process.steps(10)
     process.index -= 1
@@ -79,8 +78,7 @@ def test_a_record_written_again_in_the_next_chunk_counts_once(tmp_path: Path) ->
     assert report.throughput.samples_per_s == pytest.approx((9 * 32 + 64) / 0.104)
 
 
-def test_unknown_batch_sizes_give_no_samples_per_second(tmp_path: Path) -> None:
-    making = Making(tmp_path)
+def test_unknown_batch_sizes_give_no_samples_per_second(making: Making) -> None:
     process = making.process()
     process.steps(20, samples=UNKNOWN)
     process.end()
@@ -92,8 +90,7 @@ def test_unknown_batch_sizes_give_no_samples_per_second(tmp_path: Path) -> None:
     assert any("samples/s not measured" in notice for notice in map(english, report.notices))
 
 
-def test_no_steps_at_all(tmp_path: Path) -> None:
-    making = Making(tmp_path)
+def test_no_steps_at_all(making: Making) -> None:
     process = making.process()
     process.text("torch", {"version": "2.13.0"})
     process.end()
@@ -106,19 +103,18 @@ def test_no_steps_at_all(tmp_path: Path) -> None:
     assert not report.verdict.healthy
 
 
-def test_lines_get_their_part_of_the_phase(tmp_path: Path) -> None:
-    making = Making(tmp_path)
+def test_lines_get_their_part_of_the_phase(making: Making) -> None:
     process = making.process()
     process.steps(20, 10.0, {"data": 0.6, "forward": 0.4})
     process.end()
     lines = making.lines()
     for number in range(12):
         lines.text("line", {"id": number, "file": "data.py", "line": number + 1, "function": "__getitem__"})
-    lines.append(body("line", 0, wire.DATA, 1, 0.01))
-    lines.append(body("line", 0, wire.DATA, 30, 0.75))
-    lines.append(body("line", 1, wire.DATA, 10, 0.25))
+    lines.append(body("line", 0, wire.DATA, 1, 0.01, 2, 0, 0))
+    lines.append(body("line", 0, wire.DATA, 30, 0.75, 2, 0, 0))
+    lines.append(body("line", 1, wire.DATA, 10, 0.25, 2, 0, 0))
     for number in range(2, 12):
-        lines.append(body("line", number, wire.FORWARD, 1, 0.1))
+        lines.append(body("line", number, wire.FORWARD, 1, 0.1, 2, 0, 0))
     lines.close()
 
     report = summarise_run(making.stored())
@@ -130,8 +126,7 @@ def test_lines_get_their_part_of_the_phase(tmp_path: Path) -> None:
     assert report.lines[2].share == pytest.approx(0.04)
 
 
-def test_call_sites(tmp_path: Path) -> None:
-    making = Making(tmp_path)
+def test_call_sites(making: Making) -> None:
     process = making.process()
     process.steps(20)
     for number, op in enumerate(("item", "h2d", "hidden", "checkpoint")):
@@ -160,8 +155,7 @@ def test_call_sites(tmp_path: Path) -> None:
     )
 
 
-def test_loader_workers(tmp_path: Path) -> None:
-    making = Making(tmp_path)
+def test_loader_workers(making: Making) -> None:
     start = 5_000 * MS
     process = making.process(pid=100)
     settings = {"file": "train.py", "line": 5, "num_workers": 2, "batch_size": 8}
@@ -189,8 +183,7 @@ def test_loader_workers(tmp_path: Path) -> None:
     assert [loader["id"] for loader in report.live["loaders"]] == [1]  # type: ignore[attr-defined]
 
 
-def test_fetching_in_the_main_process_belongs_to_the_epoch_begun_before(tmp_path: Path) -> None:
-    making = Making(tmp_path)
+def test_fetching_in_the_main_process_belongs_to_the_epoch_begun_before(making: Making) -> None:
     process = making.process()
     process.steps(5)
     for number, begun in ((1, 1000), (2, 2000)):
@@ -206,8 +199,7 @@ def test_fetching_in_the_main_process_belongs_to_the_epoch_begun_before(tmp_path
     ]
 
 
-def test_the_gpu_from_its_timeline_and_the_samples_taken_during_steps(tmp_path: Path) -> None:
-    making = Making(tmp_path)
+def test_the_gpu_from_its_timeline_and_the_samples_taken_during_steps(making: Making) -> None:
     process = making.process(start_ns=10_000 * MS)
     process.text("torch", {"version": "2.11.0", "device_name": "NVIDIA H200"})
     process.steps(100, 10.0, {"data": 0.4, "forward": 0.6})
@@ -240,8 +232,7 @@ def test_the_gpu_from_its_timeline_and_the_samples_taken_during_steps(tmp_path: 
     assert report.verdict.bound == "input"
 
 
-def test_utilisation_is_the_runs_own_where_nobody_else_is_on_the_gpu(tmp_path: Path) -> None:
-    making = Making(tmp_path)
+def test_utilisation_is_the_runs_own_where_nobody_else_is_on_the_gpu(making: Making) -> None:
     process = making.process(start_ns=10_000 * MS)
     process.steps(100, 10.0, {"forward": 0.7, "sync": 0.3})
     process.end()
@@ -253,8 +244,7 @@ def test_utilisation_is_the_runs_own_where_nobody_else_is_on_the_gpu(tmp_path: P
     assert gpu is not None and gpu.busy_share == pytest.approx(0.75)
 
 
-def test_a_gpu_that_was_not_measured_is_said_to_be_so(tmp_path: Path) -> None:
-    making = Making(tmp_path)
+def test_a_gpu_that_was_not_measured_is_said_to_be_so(making: Making) -> None:
     process = making.process()
     process.text("torch", {"device_name": "NVIDIA H200"})
     process.steps(10)
@@ -265,3 +255,62 @@ def test_a_gpu_that_was_not_measured_is_said_to_be_so(tmp_path: Path) -> None:
     assert report.gpu is None
     assert any("starvation not measured" in n for n in map(english, report.notices))
     assert any("utilisation not measured" in n for n in map(english, report.notices))
+
+
+STAGES = [
+    {"id": 3, "name": "backbone.layer1", "module": "Sequential", "parameters": 1000},
+    {"id": 4, "name": "head", "module": "Linear", "parameters": 10},
+]
+
+
+def _sampled(process: Process, index: int, stage: int, forward_ms: float, backward_ms: float, calls: int = 1) -> None:
+    process.append(body("stage", index, stage, calls, forward_ms, backward_ms))
+
+
+def test_means_shares_and_bounds(making: Making) -> None:
+    process = making.process()
+    process.text("stages", {"stages": [{"id": 0, "name": "old", "module": "M", "parameters": 0}], "left_out": {}})
+    _sampled(process, 30, 0, 50.0, 50.0)
+    process.text("stages", {"stages": STAGES, "left_out": {"neck": "compiled"}})
+    process.steps(1, wall_ms=500.0)
+    process.steps(99, wall_ms=100.0)
+    _sampled(process, 0, 3, 400.0, 400.0)  # in a step of the warm-up
+    for index, forward_ms in ((20, 10.0), (40, 20.0), (60, 30.0)):
+        _sampled(process, index, 3, forward_ms, 30.0, calls=2)
+        _sampled(process, index, 4, 1.0, math.nan)
+    process.end()
+
+    report = summarise_run(making.stored())
+
+    assert report.stages is not None
+    layer, head = report.stages
+    assert (layer.name, layer.module, layer.parameters, layer.samples) == ("backbone.layer1", "Sequential", 1000, 3)
+    assert (layer.forward_ms, layer.backward_ms, layer.calls_per_step) == (20.0, 30.0, 2.0)
+    assert layer.share == pytest.approx(0.5)
+    assert layer.if_free == pytest.approx(2.0) and layer.if_twice == pytest.approx(4 / 3)
+    assert head.backward_ms is None and head.ms == 1.0
+    assert "stages: neck left out (compiled)" in [english(notice) for notice in report.notices]
+
+
+def test_nothing_where_nobody_asked(making: Making) -> None:
+    process = making.process()
+    process.steps(20)
+    process.end()
+
+    assert summarise_run(making.stored()).stages is None
+
+
+def test_one_sample_is_not_enough_and_the_reason_is_told(making: Making) -> None:
+    process = making.process()
+    process.text("stages", {"stages": STAGES, "left_out": {}})
+    process.steps(20)
+    _sampled(process, 10, 3, 1.0, 1.0)
+    process.text("stages_stopped", "its calls could not be followed")
+    process.end()
+
+    report = summarise_run(making.stored())
+
+    assert report.stages is None
+    assert "stages not measured any further: its calls could not be followed" in [
+        english(notice) for notice in report.notices
+    ]

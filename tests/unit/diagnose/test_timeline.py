@@ -36,7 +36,7 @@ def test_the_highest_and_the_lowest_point_stay(count: int, data: st.DataObject) 
         assert found is None
         return
     assert found is not None
-    known = [one for one in found.values["x"] if one is not None]
+    known = [value for value in found.values["x"] if value is not None]
     assert (max(known), min(known)) == (values.max(), values.min())
     assert len(found.t_s) == len(found.values["x"]) <= 2 * BUCKETS
     assert list(found.t_s) == sorted(found.t_s)
@@ -72,14 +72,14 @@ def test_a_whole_run_over_time(tmp_path: Path) -> None:
     }
     assert found.curves["step"].t_s[0] == 0.0 and found.end_s == pytest.approx(20.5, abs=0.6)
     assert found.curves["starved"].values["starved"][3] == 0.5
-    shares = [sum(one) for one in zip(*found.curves["phases"].values.values(), strict=True)]  # type: ignore[arg-type]
+    shares = [sum(step_shares) for step_shares in zip(*found.curves["phases"].values.values(), strict=True)]  # type: ignore[arg-type]
     assert shares == pytest.approx([1.0] * STEPS, abs=1e-3)
     assert found.curves["gpu"].values["power"][0] == pytest.approx(300 / 700, rel=1e-3)
     assert found.curves["tree_cpu"].values["worker"][0] == 0.8
     assert found.limits == {"memory": 64 << 30, "gpu_memory": 8e10} and found.gpus == 1
     assert [(mark.phase, mark.count) for mark in found.marks] == [("eval", 1), ("checkpoint", 1)] * 2
-    assert [(one.pid, one.role) for one in found.processes] == [(100, "main"), (101, "worker")]
-    assert [one.cpu_cores for one in found.processes] == pytest.approx([0.8, 0.8])
+    assert [(process.pid, process.role) for process in found.processes] == [(100, "main"), (101, "worker")]
+    assert [process.cpu_cores for process in found.processes] == pytest.approx([0.8, 0.8])
     times = found.step_times
     assert times is not None and sum(times.counts) == STEPS and times.longest_ms == pytest.approx(110, abs=0.1)
 
@@ -90,8 +90,7 @@ def test_a_run_without_anything_has_an_empty_timeline(tmp_path: Path) -> None:
     assert (found.curves, found.marks, found.processes, found.step_times) == ({}, (), (), None)
 
 
-def test_two_gpus_are_shown_by_their_mean(tmp_path: Path) -> None:
-    making = Making(tmp_path)
+def test_two_gpus_are_shown_by_their_mean(making: Making) -> None:
     columns = ("t_s", "gpu", "util_percent", "own_memory_bytes")
     # A third one is somebody else's.
     making.rows("gpu", columns, [(t, gpu, 30.0 * gpu, 1e9 * (gpu < 2)) for t in (5.0, 6.0) for gpu in (0, 1, 2)])
@@ -101,8 +100,7 @@ def test_two_gpus_are_shown_by_their_mean(tmp_path: Path) -> None:
     assert found.gpus == 2 and found.curves["gpu"].values["util"] == (0.15, 0.15)
 
 
-def test_workers_that_are_started_anew_are_counted_not_listed(tmp_path: Path) -> None:
-    making = Making(tmp_path)
+def test_workers_that_are_started_anew_are_counted_not_listed(making: Making) -> None:
     columns = ("t_s", "pid", "role", "cpu_share", "rss_bytes", "pss_bytes")
     workers = [(5.0 + n, 1000 + n, 1, n / 500, 1e9, None) for n in range(500)]
     making.rows("processes", columns, [(5.0, 9, 0, None, 3e9, 2e9), *workers])
@@ -115,8 +113,7 @@ def test_workers_that_are_started_anew_are_counted_not_listed(tmp_path: Path) ->
     assert (busiest.pid, busiest.cpu_cores, busiest.memory_peak_bytes) == (1499, 0.998, 1e9)
 
 
-def test_a_thousand_checkpoints_are_drawn_as_few(tmp_path: Path) -> None:
-    making = Making(tmp_path)
+def test_a_thousand_checkpoints_are_drawn_as_few(making: Making) -> None:
     process = making.process()
     for _ in range(1000):
         process.append(body("span", wire.CHECKPOINT, process.now_ns, process.now_ns + MS, -1))

@@ -14,7 +14,7 @@ from flatout.cli import VERBS, _group
 from flatout.problems.catalogue import FAMILIES, HEADINGS, problems
 from flatout.remedies.catalogue import remedies
 from flatout.report.json import to_json
-from flatout.words.problems import problem_words
+from flatout.words.render import problem_words
 from tests.cases import cases_of
 from tests.cases.evidence import on_gpu, run
 from tests.unit.docs.pages import DOCS, ROOT, site_module, tables, written_pages

@@ -13,8 +13,8 @@ from flatout.experiment.bench import Settings, take_first_look
 from flatout.experiment.plan import Wishes, finest_first, worth_its_rounding
 from flatout.experiment.request import Request
 from flatout.experiment.search import Search
+from flatout.records.fix import Planned
 from flatout.records.message import verbatim
-from flatout.records.plan import Planned
 from flatout.records.report import GpuUse, RunReport
 from flatout.records.trial import Trial
 from flatout.words import english

@@ -10,8 +10,8 @@ import pytest
 from flatout.app.fix import FixOptions, _with_patch
 from flatout.experiment.judge import workers_of
 from flatout.experiment.proof import _sources
+from flatout.records.fix import Planned
 from flatout.records.message import Message, message, verbatim
-from flatout.records.plan import Planned
 from flatout.records.report import Location, RelatedLine, RemedyState
 from flatout.records.trial import Trial
 from flatout.words import english

@@ -8,8 +8,8 @@ import pytest
 
 from flatout.experiment.plan import Wishes, make_plan, switchable
 from flatout.experiment.turns import build_arms
+from flatout.records.fix import Planned
 from flatout.records.message import verbatim
-from flatout.records.plan import Planned
 from flatout.records.report import Gain, RunReport
 from flatout.remedies import catalogue
 from flatout.words import english

@@ -14,8 +14,8 @@ from flatout.experiment.plan import Wishes
 from flatout.experiment.search import Search
 from flatout.experiment.sizing import Sizes
 from flatout.experiment.turns import build_arms, count_timed_steps, count_turn_steps
+from flatout.records.fix import Planned
 from flatout.records.message import verbatim
-from flatout.records.plan import Planned
 from flatout.records.report import GpuUse
 from flatout.records.trial import Trial
 from tests.cases.evidence import phases

@@ -13,7 +13,7 @@ import torch.utils.data as data
 
 from flatout.feed.cache import place as cache_place
 from flatout.feed.cache.dataset import cached, is_cached
-from flatout.feed.cache.shared import release_all
+from flatout.feed.cache.table import release_all
 
 
 class Squares(data.Dataset[Any]):

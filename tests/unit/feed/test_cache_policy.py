@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,14 @@ import pytest
 import torch
 import torch.utils.data as data
 
-from flatout.feed.cache import place as cache_place
-from flatout.feed.cache.dataset import cached, foresee, is_cached
+from flatout.feed.cache.dataset import cached, foresee, is_cached, unwrap, wrap
 from flatout.feed.cache.policy import _belady, choose, foreseen_hits, keep_hit_rate, lru_hit_rate
 from flatout.feed.cache.segment import TABLE_AT
-from flatout.feed.cache.shared import release_all
-from flatout.feed.cache.wrap import unwrap, wrap
+from flatout.feed.cache.table import release_all
 from flatout.feed.reasons import say
+from tests.unit.feed.keeping import folder
+
+__all__ = ["folder"]  # a fixture
 
 SAMPLES = 400
 SAMPLE_BYTES = 2048
@@ -32,14 +32,6 @@ class Constant(data.Dataset[Any]):
     def __getitem__(self, index: int) -> Any:
         sum(range(4000))  # what takes no time is not worth a cache
         return torch.full((SAMPLE_BYTES,), index % 256, dtype=torch.uint8), index
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(cache_place, "SHARED_MEMORY", str(tmp_path))
-    yield tmp_path
-    release_all()
-    assert list(tmp_path.iterdir()) == []
 
 
 def budget_for(places: int) -> int:

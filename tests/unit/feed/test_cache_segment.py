@@ -8,6 +8,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -145,15 +146,15 @@ def test_a_forked_child_holds_the_segment_by_itself(tmp_path: Path) -> None:
     assert reap(str(tmp_path)) == [str(tmp_path / NAME)]
 
 
+def _hold(segment: Segment) -> object:
+    context = segment.writing()
+    assert context.__enter__()
+    return context
+
+
 def test_the_lock_of_a_killed_writer_is_free_at_once(tmp_path: Path) -> None:
     segment = opened(tmp_path)
-
-    def hold() -> object:
-        context = segment.writing()
-        assert context.__enter__()
-        return context
-
-    child = forked(hold)
+    child = forked(partial(_hold, segment))
     with segment.writing() as held:
         assert not held, "the child has it"
     kill(child)
@@ -165,13 +166,7 @@ def test_the_lock_of_a_killed_writer_is_free_at_once(tmp_path: Path) -> None:
 
 def test_a_stopped_writer_does_not_stop_others_for_long(tmp_path: Path) -> None:
     segment = opened(tmp_path)
-
-    def hold() -> object:
-        context = segment.writing()
-        assert context.__enter__()
-        return context
-
-    child = forked(hold)
+    child = forked(partial(_hold, segment))
     os.kill(child, signal.SIGSTOP)
     began_s = time.monotonic()
     with segment.writing() as held:

@@ -35,7 +35,7 @@ def opened(folder: Path, places: float, policy: Policy) -> Table:
 
 
 def segment_of(table: Table) -> Segment:
-    return table._segment
+    return table.segment
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ import torch
 from torch.utils.data import DataLoader as TorchLoader
 
 from flatout.attach.watch.loader import _queue_depth
-from flatout.feed import DataLoader, autotune, packing
+from flatout.feed import DataLoader, autotune
 from flatout.feed.iterator import FeedIterator, PinningInbox
 from flatout.feed.leaves import pin_batch
 from flatout.feed.loader import remake_loader
 from flatout.feed.machine import cpus_of_rank
 from flatout.feed.memory import Area, Memory
-from flatout.feed.messages import Tally
+from flatout.feed.messages import Tally, pack, take
 from flatout.feed.schedule import _cuts
 from flatout.feed.tuning import Costs, Limits, Tuner
 
@@ -43,7 +43,7 @@ def test_what_is_packed_comes_out_bit_by_bit_and_with_its_strides() -> None:
         "text": ["a", None, 2],
     }
 
-    taken = packing.take(memory, packing.pack(value, Area(memory, 3, 1)))
+    taken = take(memory, pack(value, Area(memory, 3, 1)))
 
     for name, expected in value.items():
         if isinstance(expected, torch.Tensor):
@@ -57,12 +57,12 @@ def test_what_is_packed_comes_out_bit_by_bit_and_with_its_strides() -> None:
 def test_a_segment_is_used_again_only_when_nobody_holds_what_is_in_it() -> None:
     memory = Memory()
     area = Area(memory, 3, 1)
-    first = packing.pack(torch.zeros(10), area)
-    held = packing.take(memory, first)[2:4]
+    first = pack(torch.zeros(10), area)
+    held = take(memory, first)[2:4]
 
-    while_held = packing.pack(torch.ones(10), area)
+    while_held = pack(torch.ones(10), area)
     del held
-    afterwards = packing.pack(torch.ones(10), area)
+    afterwards = pack(torch.ones(10), area)
 
     assert while_held.number != first.number
     assert afterwards.number == first.number

@@ -98,7 +98,7 @@ def _ask(
     exposed: MetricsServer, method: str = "GET", path: str = "/metrics", host: str | None = None
 ) -> tuple[int, str]:
     address = urlsplit(exposed.address)
-    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=200)
     connection.request(method, path, headers={} if host is None else {"Host": host})
     answer = connection.getresponse()
     text = answer.read().decode()

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from flatout.diagnose.source_fixes import apply_fixes
+from flatout.diagnose.source_check import apply_fixes
 from flatout.problems.catalogue import HEADINGS, IN_SOURCE, Problem, problems
 from flatout.records.source import SourceFinding
 from flatout.source.code import Code
 from flatout.source.project.loading import load_texts
-from flatout.source.syntax.documents import soundness
+from flatout.source.syntax.files import soundness
 from flatout.words import english
 from tests.cases import cases_of
 from tests.cases.code import SourceCase

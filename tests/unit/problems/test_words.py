@@ -12,8 +12,7 @@ from flatout.records.message import VERBATIM, Message, message
 from flatout.source.code import Code
 from flatout.source.project.loading import load_texts
 from flatout.words import chinese, english
-from flatout.words.problems import problem_words
-from flatout.words.render import tables
+from flatout.words.render import problem_words, tables
 from tests.cases import cases_of
 
 _CHINESE = re.compile("[\u4e00-\u9fff]")
@@ -96,6 +95,6 @@ def test_all_that_its_detectors_say_has_words_in_both_languages(problem: Problem
 
 @pytest.mark.parametrize("say", [english, chinese])
 def test_a_figure_may_be_large_or_small(say: Callable[[Message], str]) -> None:
-    said = say(message("sy305.gain", wait_ms=1.234e3, step_ms=0.01234))
+    said = say(message("sy305.cause", function="f", wait_ms=1.234e3, step_ms=0.01234))
 
     assert "1,230" in said and "0.0123" in said

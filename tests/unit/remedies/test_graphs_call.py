@@ -18,8 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from flatout.remedies.compute.graphed_model import GraphedCall
 from flatout.remedies.model.module_calls import replace_call
 from tests.unit.remedies.applied import reason, site_for
-from tests.unit.remedies.graph_tapes import CpuTapes
-from tests.unit.remedies.graphed_training import Net, Train, both
+from tests.unit.remedies.graphed_training import CpuTapes, Net, Train, both
 
 
 def _loop(set_to_none: bool = True, parts: int = 1) -> Train:

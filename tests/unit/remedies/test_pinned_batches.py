@@ -41,7 +41,7 @@ def test_a_write_after_the_copy_is_seen() -> None:
     batches.came(tensor)
     tensor.add_(1)
 
-    batches.is_copied(tensor)
+    batches.note_copy(tensor)
     before = batches.written_after_copy()
     tensor.add_(1)
 
@@ -53,7 +53,7 @@ def test_batches_that_are_gone_are_forgotten() -> None:
     for _ in range(10):
         tensor = torch.zeros(2)
         batches.came(tensor)
-        batches.is_copied(tensor)
+        batches.note_copy(tensor)
 
     assert not batches.written_after_copy()
     assert len(batches._copied) == 1

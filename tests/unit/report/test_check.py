@@ -6,8 +6,7 @@ import json
 
 from flatout.records.message import verbatim
 from flatout.records.source import SYNTAX, CheckReport, Place, Related, SourceFinding
-from flatout.report.check import render_concise, render_full, render_statistics
-from flatout.report.check_json import render_github, to_json
+from flatout.report.check import render_concise, render_full, render_github, render_statistics, to_json
 from flatout.report.sarif import check_sarif
 
 WAIT = SourceFinding(

@@ -9,8 +9,7 @@ import pytest
 
 from flatout.records.message import verbatim
 from flatout.records.source import CheckReport, Edit, Fix, Place, SourceFinding
-from flatout.report.check import render_concise, render_diff, render_full, render_outlook
-from flatout.report.check_json import to_json
+from flatout.report.check import render_concise, render_diff, render_full, render_outlook, to_json
 from flatout.report.sarif import check_sarif
 
 PIN = SourceFinding(

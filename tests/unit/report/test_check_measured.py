@@ -11,7 +11,7 @@ import pytest
 from flatout.records.message import verbatim
 from flatout.records.report import Finding, Location, RelatedLine, Snippet, SourceSide, Unmeasured
 from flatout.records.source import CheckReport, Measured, MeasuredRun, Place, SourceFinding
-from flatout.report import check, check_json
+from flatout.report import check
 from flatout.report import json as run_json
 from flatout.report.check import measured_in_short, measured_in_words
 from flatout.report.layout import Look
@@ -47,13 +47,11 @@ def test_without_a_run_nothing_of_it_is_said() -> None:
     report = CheckReport((finding,), 1)
 
     assert "measured" not in check.render_full(report, color=False, unicode=True)
-    assert "measured" not in check_json.to_json(report) + check_json.render_github(report) + check_sarif(
-        report, "1", {}
-    )
+    assert "measured" not in check.to_json(report) + check.render_github(report) + check_sarif(report, "1", {})
 
     joined = replace(report, run=RUN, findings=(replace(finding, measured=COSTS),))
     assert " = measured: 3.10 ms" in check.render_full(joined, color=False, unicode=True)
-    assert json.loads(check_json.to_json(joined))["findings"][0]["measured"] == {
+    assert json.loads(check.to_json(joined))["findings"][0]["measured"] == {
         "state": "costs",
         "ms_per_step": 3.1,
         "share": 0.0645833,

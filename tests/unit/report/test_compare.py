@@ -58,6 +58,12 @@ def test_speed_phases_settings_and_findings_are_there() -> None:
     assert " gc " not in page
 
 
+def test_disturbed_runs_are_said_before_anything_else() -> None:
+    page = _page(Compared((ONE,), disturbed=(verbatim("runs/one: others had the cores."),)))
+
+    assert page.split()[:2] == ["DISTURBED", "runs/one:"] and "DISTURBED" not in _page(Compared((ONE,)))
+
+
 def test_a_sample_s_time_is_shown_where_batches_differ() -> None:
     larger = replace(ONE, after=replace(AFTER, samples_per_step=64.0), phases=ONE.phases[:1])
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from flatout.records.fix import Fix, Quality, Tried
+import pytest
+
+from flatout.records.fix import Fix, Foretold, LeftOut, Plan, Planned, Quality, Tried, compare_predictions
 from flatout.records.message import message, verbatim
-from flatout.records.plan import LeftOut, Plan, Planned
 from flatout.records.proof import Ceiling, Decision, Hours, Identity, MeasuredGain
 from flatout.records.report import Gain, Verdict
 from flatout.report.fix import render, render_plan, to_json
@@ -113,6 +114,15 @@ def test_without_a_quality_figure_it_is_called_not_verified() -> None:
     assert "not verified" in _shown(replace(FIX, quality=Quality()))
 
 
+def test_disturbed_trials_are_said_before_anything_else() -> None:
+    words = message("machine.trials_again", again=2)
+
+    page = _shown(replace(FIX, disturbed=words))
+
+    assert page.split()[:3] == ["DISTURBED", "2", "trials"] and "DISTURBED" not in _shown(FIX)
+    assert fix_from_json(json.loads(json.dumps(to_json(replace(FIX, disturbed=words))))).disturbed == words
+
+
 def test_it_is_all_in_the_json() -> None:
     value = json.loads(json.dumps(to_json(FIX)))
 
@@ -127,3 +137,14 @@ def test_the_plan_says_what_and_why_and_what_not() -> None:
     assert "high" in page and "loader.workers=8 (lossless, predicted ×3.00): why" in page
     assert "precision.tf32: it is numeric" in page
     assert "nothing to try" in render_plan(Plan(()), width=80, color=False, unicode=True)
+
+
+def test_predicted_gains_are_judged_by_the_measured_ones() -> None:
+    off = replace(FIX.tried[0], planned=replace(WORKERS, predicted=Gain(1, 1.5, 2, verbatim("m"))))
+    paired = replace(off, together=("loader.pin",))
+    foretold = compare_predictions((*FIX.tried, off, paired))
+
+    assert foretold == Foretold(remedies=2, near=1, ratio=pytest.approx((3.05 / 3 + 3.05 / 1.5) / 2))
+    assert "1 of 2 gains came within 20%" in _shown(replace(FIX, foretold=foretold))
+    assert fix_from_json(to_json(replace(FIX, foretold=foretold))).foretold == foretold
+    assert compare_predictions(FIX.tried[1:]) is None

@@ -19,6 +19,9 @@ _COLUMNS = {
     "disks": ("t_s", "major", "minor", "read_bytes_per_s"),
     "cgroup": ("t_s", "memory_limit_bytes", "memory_current_bytes", "memory_cache_bytes"),
     "network": ("t_s", "read_bytes_per_s"),
+    "shared": ("t_s", "cores", "busy_s", "steal_s", "own_s"),
+    "threads": ("t_s", "pid", "tid", "run_s", "delay_s"),
+    "neighbours": ("t_s", "pid", "cores", "span_s"),
 }
 
 
@@ -35,7 +38,7 @@ def test_any_recording_has_a_page(tmp_path: Path, seed: int) -> None:
             making.rows(source, kept, [[_value(name, n, chance) for name in kept] for n in range(count)])
     stored = making.stored(exit_code=chance.choice((0, 1, None)), wall_s=chance.choice((None, 5.0)))
 
-    html = run_html(stored.path)
+    html = run_html(stored.path, "en")
 
     assert html.rstrip().endswith("</html>") and "nan" not in html[html.index("<main>") : html.index("</main>")].split()
 

@@ -19,7 +19,7 @@ from flatout.report.html.fix_page import FixMaterial, fix_page
 from flatout.report.html.page import draw_page, show, show_verdict
 from flatout.report.html.run_page import RunMaterial, run_page
 from flatout.words import chinese, chinese_if_known, english
-from flatout.words.problems import problem_words
+from flatout.words.render import problem_words
 from tests.cases.evidence import on_gpu
 from tests.cases.evidence import run as evidence_of
 from tests.unit.report.test_fix import FIX

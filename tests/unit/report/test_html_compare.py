@@ -87,7 +87,7 @@ def test_every_interval_lies_on_the_axis_and_one_is_on_it() -> None:
     context = compare_page(Compared((ONE, far))).context
 
     for row in context["rows"][1:]:
-        low, mid, high = row.whole
+        low, mid, high = row["whole"]
         assert 0 <= low <= mid <= high <= 100
     assert (context["one_at"], "×1") in context["ticks"]
 
@@ -106,4 +106,4 @@ def test_a_phase_that_did_not_change_is_the_same_not_plus_zero() -> None:
 
     (pair,) = compare_page(Compared((still,))).context["pairs"]
 
-    assert pair["phases"][0].difference is None
+    assert pair["phases"][0]["difference"] is None

@@ -18,9 +18,8 @@ from flatout.records.message import verbatim
 from flatout.records.proof import Envelope, MetricVerdict
 from flatout.records.trial import Trial
 from flatout.report.fix import to_json
-from flatout.report.html.fix_page import FixMaterial, fix_page
+from flatout.report.html.fix_page import FixMaterial, draw_arms, draw_gains, draw_losses, fix_page, is_arm
 from flatout.report.html.page import draw_page
-from flatout.report.html.proof_drawing import draw_arms, draw_gains, draw_losses, is_arm
 from flatout.report.json import fix_from_json, trial_from_json
 from flatout.report.overview import next_after_fix
 from flatout.words.codec import encode

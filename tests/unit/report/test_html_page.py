@@ -22,13 +22,13 @@ from flatout.records.timeline import Curves, Excerpt, Mark, ProcessUse, SettingL
 from flatout.report.fix import render
 from flatout.report.html.page import draw_page, inert_json, say, show
 from flatout.report.html.run_page import RunMaterial, run_page
-from flatout.words.pages import TABLE
+from flatout.words.pages import PAGE
 from tests.cases.evidence import run as evidence_of
 from tests.unit.report.test_fix import FIX
 from tests.unit.report.test_terminal import HEALTHY, STARVED, UNSEEN
 
-ENGLISH = {id.removeprefix("page."): words.english for id, words in TABLE.items()}
-CHINESE = {id.removeprefix("page."): words.chinese for id, words in TABLE.items()}
+ENGLISH = {name: words.english for name, words in PAGE.items()}
+CHINESE = {name: words.chinese for name, words in PAGE.items()}
 EVIL = "</script><script>window.owned = 1</script><img src=x onerror=alert(1)> & \u2028 'x' \"y\" {{ 7 * 7 }}"
 HERE = Location("/proj/train.py", 12)
 

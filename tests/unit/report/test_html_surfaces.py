@@ -133,7 +133,7 @@ def test_a_stored_run_becomes_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
         charts
     )
     assert [mark[0] for mark in data["marks"]] == ["eval", "checkpoint", "eval", "checkpoint"]
-    assert '<html lang="en"' in run_html(run.path)
+    assert '<html lang="en"' in run_html(run.path, "en")
 
 
 def test_mistakes_are_one_line(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flatout.records.message import verbatim
+from flatout.records.machine import MachineUse
+from flatout.records.message import message, verbatim
 from flatout.records.report import (
     PHASES,
     Finding,
@@ -83,6 +84,24 @@ HEALTHY = replace(
     workers=(),
     notices=(),
 )
+DISTURBED = replace(
+    HEALTHY,
+    verdict=Verdict("compute", False, verbatim("The GPU computes for 97% of each step.")),
+    machine=MachineUse(
+        2.0,
+        0.8,
+        1.2,
+        disturbed=True,
+        sentence=message(
+            "machine.others",
+            other=1.2,
+            cores=2.0,
+            who=message("machine.training"),
+            share=0.41,
+            names=message("machine.named", names=(message("machine.neighbour", name="stress", pid=4711, cores=1.2),)),
+        ),
+    ),
+)
 UNSEEN = RunReport(
     run=RunFacts("20260101-120000-x-ab12", ("x.py",), 3, 0, 0.4, 0, "cpu", None, None),
     throughput=Throughput(None, None),
@@ -104,6 +123,7 @@ UNSEEN = RunReport(
         ("starved_verbose", STARVED, {"verbose": True}),
         ("starved_color", STARVED, {"color": True}),
         ("healthy", HEALTHY, {}),
+        ("disturbed", DISTURBED, {}),
         ("unseen", UNSEEN, {}),
     ],
 )
@@ -118,7 +138,7 @@ def test_looks_as_it_did(name: str, report: RunReport, more: dict[str, bool | in
 
 
 @pytest.mark.parametrize("width", [60, 72, 80, 100, 120])
-@pytest.mark.parametrize("report", [STARVED, HEALTHY, UNSEEN])
+@pytest.mark.parametrize("report", [STARVED, HEALTHY, DISTURBED, UNSEEN])
 def test_no_line_is_wider_than_the_terminal(report: RunReport, width: int) -> None:
     drawn = render(report, Look(width=width, cwd=_CWD, verbose=True), "run")
 

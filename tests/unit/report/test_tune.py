@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from flatout.records.message import verbatim
+from flatout.records.message import message, verbatim
 from flatout.records.tune import Knob, Metric, Pick, Point, Tuned
 from flatout.report.tune import render, to_json
 
@@ -67,6 +67,12 @@ TABLE = """\
 
 def test_the_table() -> None:
     assert render(TUNED) == TABLE
+
+
+def test_disturbed_trials_are_said_first() -> None:
+    disturbed = replace(TUNED, disturbed=message("machine.trials_again", again=2))
+
+    assert render(disturbed).lstrip().startswith("DISTURBED  2 trials were disturbed") and TABLE in render(disturbed)
 
 
 def test_in_ascii_too() -> None:

@@ -135,7 +135,7 @@ def test_a_call_that_blocks_holds_nobody_up(nvml):
     sampler.start()
     until(lambda: sampler.sample().gpus)
     lib.block = threading.Event()
-    assert lib.is_blocked.wait(10)
+    assert lib.is_blocked.wait(200)
     before_s = time.perf_counter()
 
     now_s[0] += 1.0
@@ -157,7 +157,7 @@ def test_a_driver_that_never_answers_is_named(nvml):
     now_s = [0.0]
     sampler = NvmlSampler(0.01, None, frozenset, lambda: lib, clock=lambda: now_s[0])
     sampler.start()
-    assert lib.is_blocked.wait(10)
+    assert lib.is_blocked.wait(200)
 
     now_s[0] = 30.0
 
@@ -176,6 +176,8 @@ def test_only_own_processes_memory_is_counted(nvml):
 
     assert first_reading(lib, own=frozenset({10, 11, 12})).gpus[0].own_memory_bytes == 150
     assert first_reading(lib, own=frozenset({77})).gpus[0].own_memory_bytes is None
+    assert first_reading(lib, own=frozenset({10, 11})).gpus[0].other_processes == 1
+    assert first_reading(lib, own=frozenset({77})).gpus[0].other_processes is None
     assert first_reading(lib).gpus[0].own_memory_bytes is None
 
 

@@ -40,7 +40,7 @@ def child(tmp_path):
     assert process.stdout.readline() == "ready\n"
     yield process
     process.stdin.close()
-    process.wait(10)
+    process.wait(200)
     process.stdout.close()
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flatout.records.monitor import MonitorSummary
-from flatout.records.sample import Tick
+from flatout.records.sample import MonitorSummary, Tick
 from flatout.telemetry.monitor import MonitorTotals
 
 

@@ -67,8 +67,7 @@ def test_the_sentences_as_they_are_read() -> None:
 
     assert _spoken(data) == "GPU 等待数据的时间占每步的 61%（63.3 / 104 ms）。"
     assert _spoken(both) == (
-        "评估、检查点与日志的时间占每步的 30%（15 / 50 ms），"
-        "同时前向、反向与更新之间的 Python 代码占每步的 28%（14 / 50 ms）。"
+        "评估、检查点与日志的时间占每步的 30%（15 / 50 ms），同时脚本的其他工作占每步的 28%（14 / 50 ms）。"
     )
     assert _spoken(fine) == "GPU 有 97% 的时间在计算，每步 50 ms；没有值得修复的问题。"
 

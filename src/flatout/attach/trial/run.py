@@ -161,7 +161,6 @@ class Trial:
             self._weights = []  # no room: those at the end will have to do
 
     def _finish_throughput(self, figures: dict[str, object]) -> None:
-        """The measurement of the script's loaders is done."""
         session.text("feed", figures)
         self._leave(max(self._taken.values()))
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from ..context import Context, Watcher
 from .backward import BackwardWatch, RecomputeWatch
 from .fetch import FetchWatch
-from .interruptions import CollectorWatch, OutputWatch, TrainModeWatch
+from .interruptions import CollectorWatch, CompilerWatch, OutputWatch, TrainModeWatch
 from .lines import LineWatch
 from .loader import LoaderWatch
+from .memory import MemoryWatch
 from .optimizer import OptimizerWatch
 from .transfers import HiddenSyncWatch, TransferWatch
 
@@ -26,14 +27,25 @@ def make_watchers(context: Context) -> list[Watcher]:
         TrainModeWatch(context),
         OptimizerWatch(context),
         CollectorWatch(context),
+        CompilerWatch(context),
         LoaderWatch(context),
         RecomputeWatch(context),
         FetchWatch(context),
         OutputWatch(context),
+        MemoryWatch(context),
         LineWatch(context),
     ]
+    if context.settings.get("window", True):
+        from .links import LinkWatch, TableWatch
+
+        watchers += [LinkWatch(context), TableWatch(context)]
     if context.has_device:
         watchers.append(TransferWatch(context))
         if context.settings.get("sync_windows", True):
             watchers.append(HiddenSyncWatch(context))
+    if context.settings.get("end_steps") or context.settings.get("end_s"):
+        from .ending import EndingWatch
+
+        # Last, as it may not return.
+        watchers.append(EndingWatch(context))
     return watchers

@@ -9,7 +9,7 @@ from typing import Any
 from ..context import Watcher
 from ..imports import after_import
 from ..patching import guard
-from ..tracer import BACKWARD_BEGINS, BACKWARD_ENDS, ENTER_GRAD, LEAVE, clock
+from ..tracer import BACKWARD_BEGINS, BACKWARD_ENDS, ENTER_GRAD, LEAVE, Window, clock
 
 # Of torch.autograd.backward; another signature means a torch we do not know, and it is left alone.
 _PARAMETERS = ("tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs")
@@ -26,7 +26,7 @@ class BackwardWatch(Watcher):
 
     def _make_backward(self, original: Any) -> Any:
         tracer, observer, trouble = self._tracer, self._context.backward_observer, self._trouble
-        log, at, graph = tracer.log, tracer.at, self._context.graph
+        log, at, look = tracer.log, tracer.at, self._look
 
         # The parameters spelt out: packing and unpacking them would cost more than the rest of this.
         def backward(  # noqa: PLR0913
@@ -40,10 +40,10 @@ class BackwardWatch(Watcher):
             me = get_ident()
             if tracer.looking != me and (tracer.owner == me or not tracer.claim_training()):
                 return original(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
+            window = None
             try:
                 if tracer.want_look:
-                    tracer.want_look = False
-                    graph.look(tensors)
+                    window = look(tensors, create_graph, inputs is not None)
                 log(BACKWARD_BEGINS)
                 at(clock())
                 if observer is not None:
@@ -57,8 +57,21 @@ class BackwardWatch(Watcher):
                 at(clock())
                 if observer is not None:
                     guard(observer.backward_ends, trouble)
+                if window is not None:
+                    window.backward_ends()
 
         return backward
+
+    def _look(self, tensors: Any, create_graph: bool, is_partial: bool) -> Window | None:
+        """What is done in few steps only. Returns the window that is open, to be told of the end."""
+        tracer = self._tracer
+        if tracer.want_graph:
+            tracer.want_graph = False
+            self._context.graph.look(tensors)
+        tracer.want_look = tracer.window is not None
+        if tracer.window is not None:
+            tracer.window.backward_begins(tensors, create_graph, is_partial)
+        return tracer.window
 
     def _make_grad(self, original: Any) -> Any:
         tracer, compiling, log, at = self._tracer, self._compiling, self._tracer.log, self._tracer.at

@@ -56,7 +56,6 @@ class DatasetCaches:
         self._off = False
 
     def look_before(self, dataset: Any) -> None:
-        """A fetch is about to begin."""
         if self._off:
             return
         begun = time.perf_counter()

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
+from multiprocessing import queues
 from pathlib import PurePath
+from threading import get_ident
+from types import CodeType, FrameType
 from typing import Any
 
 from .. import wire
@@ -17,14 +22,19 @@ from ..context import Context
 from ..imports import after_import
 from ..patching import guard
 from ..recorder import Output
+from ..sites import MOST_FRAMES, user_frame
+from ..wire import COLLATE, HANDOVER, ORDER, PIPE, ROOM, SAMPLES, UNKNOWN_NATURE
 from .caches import DatasetCaches, stored_attributes
-from .lines import SamplerWatch, WorkerSampler
+from .lines import Sampler, SamplerWatch
 
 clock = time.perf_counter_ns
+# What a look costs is not how long others had the processor meanwhile.
+cpu_clock = time.thread_time_ns
 _PACK = wire.packer("fetch").pack
 _KIND = wire.KINDS["fetch"][0]
 _UNKNOWN_LOADER = 0xFFFFFFFF  # a worker is matched to its loader by its process id
 _WRITE_EVERY_NS = 50_000_000
+_EACH_AT_FIRST = 8
 _FIRST_INTERVAL_NS = 1_000_000_000
 _LONGEST_INTERVAL_NS = 10_000_000_000
 _QUICK_NS = 200_000
@@ -34,6 +44,7 @@ _SLOWER = 1.3
 _COST_RATIO = 500
 _NEVER_NS = 1 << 62
 _MOST_DATASETS = 7
+_NOT_KNOWN = (-1, -1)
 
 
 class FetchMeter:
@@ -43,9 +54,8 @@ class FetchMeter:
     are measured only now and then: the rest of the time the fetcher is left as it was made, at no cost.
     """
 
-    def __init__(self, fetcher: Any, worker: int, watch: FetchWatch, schedule: CacheSchedule, context: Context) -> None:
+    def __init__(self, fetcher: Any, worker: int, is_first: bool, schedule: CacheSchedule, context: Context) -> None:
         self._fetcher = weakref.ref(fetcher)
-        self._watch = watch
         self._schedule = schedule
         self._fetch_original = fetcher.fetch
         self._collate_original = fetcher.collate_fn
@@ -54,6 +64,10 @@ class FetchMeter:
         self._interval_ns = _FIRST_INTERVAL_NS
         self._collate_ns = 0
         self._armed = False
+        self._is_first = is_first
+        self._to_write = _EACH_AT_FIRST
+        # In the training process the thread does more than fetch.
+        self._scheduling = Scheduling() if worker >= 0 else None
         self._begin(clock())
 
     def _begin(self, now: int) -> None:
@@ -61,6 +75,9 @@ class FetchMeter:
         self._start = self._last_end = now
         self._next_write = 0
         self._batches = self._samples = self._fetch_ns = self._collated_ns = self._max_ns = self._idle_ns = 0
+        self._first_ns = self._first_samples = 0
+        if self._scheduling is not None:
+            self._scheduling.begin()
 
     def arm(self) -> None:
         fetcher = self._fetcher()
@@ -83,16 +100,12 @@ class FetchMeter:
         return batch
 
     def _fetch(self, index: Any) -> Any:
-        watch, schedule = self._watch, self._schedule
-        before, watch.fetching = watch.fetching, True
+        schedule = self._schedule
         begun = clock()
         if begun >= schedule.before_ns:
             guard(schedule.look_before, self._trouble)
             begun = clock()
-        try:
-            batch = self._fetch_original(index)
-        finally:
-            watch.fetching = before
+        batch = self._fetch_original(index)
         try:
             fetcher = self._fetcher()
             whole = fetcher is not None and fetcher.auto_collation
@@ -111,6 +124,8 @@ class FetchMeter:
         self._idle_ns += max(0, begun - self._last_end)
         self._last_end = ended
         self._max_ns = max(self._max_ns, took)
+        if self._is_first:
+            self._is_first, self._first_ns, self._first_samples = False, took, samples
         self._schedule.samples += samples
         if ended >= self._schedule.after_ns:
             self._schedule.look_after(ended, samples)
@@ -123,12 +138,44 @@ class FetchMeter:
         body = _PACK(
             _KIND, 0, 0, _UNKNOWN_LOADER, self._worker, self._start, now, self._batches, self._samples,
             self._fetch_ns, self._collated_ns, self._max_ns, self._idle_ns,
+            *(_NOT_KNOWN if self._scheduling is None else self._scheduling.read()), self._first_ns, self._first_samples,
         )  # fmt: skip
         self._place = self._output().put(self._place, body)
-        self._next_write = now + _WRITE_EVERY_NS
+        # A worker of a short epoch is killed before long.
+        self._to_write -= 1
+        self._next_write = 0 if self._to_write > 0 else now + _WRITE_EVERY_NS
         if now - self._start > self._interval_ns:
             self._interval_ns = min(2 * self._interval_ns, _LONGEST_INTERVAL_NS)
             self._begin(now)
+
+
+class Scheduling:
+    """What the kernel counts of this thread since `begin`: ns on a processor, and ready to run but not running."""
+
+    def __init__(self) -> None:
+        self._began: tuple[int, int] | None = None
+        try:
+            self._fd = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._fd = -1
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+    def begin(self) -> None:
+        self._began = self._count()
+
+    def read(self) -> tuple[int, int]:
+        began, now = self._began, self._count()
+        return _NOT_KNOWN if began is None or now is None else (now[0] - began[0], now[1] - began[1])
+
+    def _count(self) -> tuple[int, int] | None:
+        try:
+            run_ns, delay_ns, *_ = map(int, os.pread(self._fd, 64, 0).split())
+        except (OSError, ValueError):
+            return None
+        return (run_ns, delay_ns) if run_ns or delay_ns else None  # a kernel that does not count
 
 
 class CacheSchedule:
@@ -147,15 +194,16 @@ class CacheSchedule:
 
     def look_before(self) -> None:
         dataset = self._dataset()
-        begun = clock()
+        begun = cpu_clock()
         if dataset is not None:
             self._caches.look_before(dataset)
-        self._cost_ns = clock() - begun
+        self._cost_ns = cpu_clock() - begun
         self.before_ns, self.after_ns = _NEVER_NS, 0
 
     def look_after(self, now: int, fetched: int) -> None:
+        begun = cpu_clock()
         self._caches.look_after(self.samples, fetched)
-        self._cost_ns += clock() - now
+        self._cost_ns += cpu_clock() - begun
         self._interval_ns = min(int(_SLOWER * self._interval_ns), _LONGEST_INTERVAL_NS)
         self.before_ns, self.after_ns = now + max(self._interval_ns, _COST_RATIO * self._cost_ns), _NEVER_NS
 
@@ -172,10 +220,10 @@ class FetchWatch(SamplerWatch):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.fetching = False  # just now, in this process
         self._meters: weakref.WeakSet[FetchMeter] = weakref.WeakSet()
         self._schedules: list[CacheSchedule] = []
         self._datasets = 0
+        self._has_met = False  # a fetcher, in this process
 
     def install(self) -> None:
         after_import("torch.utils.data._utils.fetch", self._patch)
@@ -193,7 +241,7 @@ class FetchWatch(SamplerWatch):
         """What was fetched before the fork was not fetched here."""
         super().at_fork()
         self._schedules = []
-        self.fetching = False
+        self._has_met = False
 
     def _enter_worker(self, info: Any) -> None:
         """This process turns out to be a loader's worker: only the cost of samples is of interest here."""
@@ -201,8 +249,8 @@ class FetchWatch(SamplerWatch):
         context.enter_worker(info)
         # All workers of a loader run the same code: the first speaks for all.
         if context.lines_hz > 0 and info.id == 0 and self._sampler is None:
-            root = FetchMeter._fetch.__code__
-            self._sampler = WorkerSampler(lambda: self.fetching, root, context.open_lines, context.lines_hz)
+            fetch, collate = FetchMeter._fetch.__code__, FetchMeter._collate.__code__
+            self._sampler = WorkerSampler(fetch, collate, context.open_lines, context.lines_hz)
             self._sampler.start()
 
     def _make_init(self, original: Any) -> Any:
@@ -216,7 +264,8 @@ class FetchWatch(SamplerWatch):
                     self._enter_worker(info)
                 worker = -1 if info is None else info.id
                 schedule = self._schedule_of(fetcher.dataset, worker)
-                meter = FetchMeter(fetcher, worker, self, schedule, self._context)
+                meter = FetchMeter(fetcher, worker, not self._has_met, schedule, self._context)
+                self._has_met = True
                 fetcher._flatout_meter = meter
                 self._meters.add(meter)
                 meter.arm()
@@ -272,7 +321,10 @@ def _is_path(value: Any) -> bool:
 
 
 def _inside(folder: str, depth: int = 0) -> list[str]:
-    """Files of a folder, or of the first folder in it. Only its first entries are read: there may be millions."""
+    """Files of a folder, or of the first folder in it if those are more: samples, beside which others may lie.
+
+    Only the first entries are read: there may be millions.
+    """
     try:
         with os.scandir(folder) as entries:
             seen = list(islice(entries, _MOST_ENTRIES))
@@ -280,9 +332,8 @@ def _inside(folder: str, depth: int = 0) -> list[str]:
         folders = sorted(entry.path for entry in seen if entry.is_dir())
     except (OSError, ValueError):
         return []
-    if files or not folders or depth == _DEEPEST:
-        return files[:_MOST_FILES]
-    return _inside(folders[0], depth + 1)
+    within = _inside(folders[0], depth + 1) if folders and depth < _DEEPEST else []
+    return max(files[:_MOST_FILES], within, key=len)
 
 
 def _size(path: Any) -> int | None:
@@ -291,3 +342,99 @@ def _size(path: Any) -> int | None:
     except (OSError, ValueError):
         return None
     return facts.st_size if stat.S_ISREG(facts.st_mode) else None
+
+
+# What a loader's worker does: which stage of its work, which lines of the dataset, the transforms and the collate
+# function, and what for: Python, native code, or waiting.
+#
+# One worker of a loader is enough, as all run the same code. What is seen is written at once, because a worker may be
+# killed at any moment.
+
+
+# The loops of torch's own workers and of those of flatout's loader, by module.
+_LOOPS = {"torch.utils.data._utils.worker": "_worker_loop", "flatout.feed.worker": "serve"}
+# Functions called from these loops, one within the other: the innermost of them tells the stage.
+_CALLED = {
+    "torch.utils.data._utils.worker": {"get": ORDER},
+    "flatout.feed.worker": {
+        "_next_task": ORDER,
+        "_work": SAMPLES,
+        "_fetch": SAMPLES,
+        "_join": HANDOVER,
+        "_finish": COLLATE,
+        "__call__": COLLATE,
+        "_pack": HANDOVER,
+        "_answer": HANDOVER,
+    },
+}
+# Functions that write to a pipe or socket: who is found there waits until somebody reads.
+_SENDS = frozenset(("_send", "_send_bytes"))
+_FEEDER: CodeType = queues.Queue._feed.__code__  # type: ignore[attr-defined]
+
+
+class WorkerSampler(Sampler):
+    """Made in the worker, by the thread that fetches. `fetch` and `collate` are what it runs then."""
+
+    def __init__(self, fetch: CodeType, collate: CodeType, make_output: Callable[[], Output], hz: float) -> None:
+        super().__init__(make_output, hz)
+        self._fetch, self._collate = fetch, collate
+        self._thread_id = get_ident()
+        self._watch_thread(self._thread_id)
+
+    def _look(self, seconds: float) -> None:
+        frames = sys._current_frames()
+        innermost = frames.get(self._thread_id)
+        found = self._find_stage(innermost)
+        if innermost is None or found is None:
+            return
+        stage, frame = found
+        nature = self._nature(innermost)
+        if stage == ORDER:
+            stage, nature = _stage_of_feeder(frames.values()), UNKNOWN_NATURE
+        elif stage == HANDOVER and nature == PIPE and innermost.f_code.co_name in _SENDS:
+            stage = ROOM
+        self._put(self._add(self._line_of(frame, stage, nature), seconds), stage, nature)
+
+    def _find_stage(self, innermost: FrameType | None) -> tuple[int, FrameType] | None:
+        """The stage, and the frame that stands for it: in a fetch the user's own. None where it is in neither loop.
+
+        A forked worker's stack goes on with that of the process it was forked from, so the search must end at the loop.
+        """
+        at, depth, stage = innermost, 0, SAMPLES
+        called: list[FrameType] = []
+        while at is not None and depth < MOST_FRAMES:
+            code = at.f_code
+            if code is self._collate:
+                stage = COLLATE
+            elif code is self._fetch:
+                return stage, user_frame(innermost, depth) or at
+            module = at.f_globals.get("__name__", "")
+            if _LOOPS.get(module) == code.co_name:
+                stage = _stage_in_loop(module, called[::-1])
+                own = user_frame(innermost, depth) if stage in (SAMPLES, COLLATE) else None
+                return stage, own or at
+            called = [*called[-2:], at]
+            at, depth = at.f_back, depth + 1
+        return None
+
+
+def _stage_in_loop(module: str, called: list[FrameType]) -> int:
+    """By the functions that the loop has called, the outermost first. Outside of all of them it gives a batch away."""
+    stage, known = HANDOVER, _CALLED[module]
+    for frame in called:
+        if frame.f_code.co_name not in known:
+            break
+        stage = known[frame.f_code.co_name]
+    return stage
+
+
+def _stage_of_feeder(frames: Iterable[FrameType]) -> int:
+    """What a worker that waits for an order does meanwhile: torch's hand batches over in a thread of their own."""
+    for innermost in frames:
+        at: FrameType | None = innermost
+        depth = 0
+        while at is not None and depth < MOST_FRAMES and at.f_code is not _FEEDER:
+            at, depth = at.f_back, depth + 1
+        if at is not None and at.f_code is _FEEDER and innermost.f_code.co_filename != threading.__file__:
+            return ROOM if innermost.f_code.co_name in _SENDS else HANDOVER
+    return ORDER

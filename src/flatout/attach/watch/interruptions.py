@@ -1,10 +1,10 @@
-"""Watches what interrupts the training: checkpoints, logging, garbage collections and evaluations."""
+"""Watches what interrupts the training: checkpoints, logging, garbage collections, evaluations and torch's compiler."""
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import get_ident
 from typing import Any
@@ -87,8 +87,6 @@ class OutputWatch(Watcher):
 
 
 class CollectorWatch(Watcher):
-    """Garbage collections on the training thread."""
-
     def install(self) -> None:
         if self._call not in gc.callbacks:
             gc.callbacks.append(self._call)
@@ -154,3 +152,57 @@ class TrainModeWatch(Watcher):
 
         train.__flatout__ = True  # type: ignore[attr-defined]
         self._class.train = train
+
+
+# Torch's compiler: in which steps it was at work, and for how long.
+
+
+# A script that compiles all the time is understood by then.
+_MOST_TOLD = 1000
+
+
+def _compiler(name: str, otherwise: Any) -> Any:
+    """What the compiler has under this name. Looked up, never imported: torch._dynamo costs seconds."""
+    return getattr(sys.modules.get("torch._dynamo.utils"), name, otherwise)
+
+
+def count_compiled(name: str) -> int:
+    return sum(_compiler("counters", {}).get(name, {}).values())
+
+
+def is_compiler_used() -> bool:
+    counters = _compiler("counters", {})
+    return bool(counters.get("frames") or counters.get("stats"))
+
+
+def compile_seconds() -> float | None:
+    """Seconds spent compiling so far, as the compiler itself counts them; None where it is not there."""
+    spent = _compiler("calculate_time_spent", None)
+    try:
+        return None if spent is None else round(float(spent().get("total_wall_time", 0.0)), 4)
+    except Exception:  # a private function of torch: whatever becomes of it, the run goes on
+        return None
+
+
+class CompilerWatch(Watcher):
+    """Asks the compiler for its own count whenever steps are read: a step that compiles is long, and read by itself."""
+
+    _seconds = 0.0
+    _told = 0
+    _read = -1  # the index of the last step that was read before
+
+    def at_begin(self) -> None:
+        """What was compiled before the training is no part of a step."""
+        self._seconds, self._told, self._read = compile_seconds() or 0.0, 0, -1
+        if self._seconds:
+            self._output().text("compile", {"after": -1, "index": -1, "seconds": 0.0})
+
+    def at_step_end(self, codes: Sequence[int], index: int, now: float) -> bool:
+        seconds = compile_seconds()
+        if seconds is not None and seconds > self._seconds and self._told < _MOST_TOLD:
+            taken_s = round(seconds - self._seconds, 4)
+            self._output().text("compile", {"after": self._read, "index": index, "seconds": taken_s})
+            self._seconds = seconds
+            self._told += 1
+        self._read = index
+        return False

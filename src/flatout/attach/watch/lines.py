@@ -4,9 +4,9 @@ A daemon thread wakes up at irregular times and looks at one stack. It measures 
 within its budget. It writes a recording of its own, because a recording has one writer.
 
 A thread that runs Python releases the interpreter when it calls something that does, or when it is forced to after the
-switch interval (5 ms). A look that is due in between comes late and falls on the call, not on the Python before it,
-which would then seem up to 5 ms shorter than it is. Looks that had to force a switch tell which lines hold the
-interpreter; looks that came late because of it are counted for these lines."""
+switch interval (5 ms). A look that is due in between would come late and fall on the call, not on the Python before it.
+So the switch interval is short while the sampler runs: nobody but the sampler is waiting for the interpreter.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from threading import get_ident
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FrameType
 
 from .. import tracer as ev
@@ -25,21 +25,28 @@ from .. import wire
 from ..context import Watcher
 from ..phases import PENDING, Phases
 from ..recorder import Output
-from ..sites import MOST_FRAMES, user_frame
+from ..sites import user_frame
 from ..tracer import Tracer
 from ..wire import BACKWARD, CHECKPOINT, DATA, EVAL, FORWARD, GC, H2D, LOGGING, OPTIMIZER, OTHER, SYNC
+from .natures import ModuleFrames, ThreadState, count_waits, is_on_gradients, native_id_of
 
 THREAD_NAME = "flatout-lines"
 _PACK = wire.packer("line").pack
 _KIND = wire.KINDS["line"][0]
 _BEAT = wire.packer("beat").pack
 _BEAT_KIND = wire.KINDS["beat"][0]
-_BUDGET = 0.0015  # of one core, the sampler's own CPU time; waking the training thread costs about as much again
+# Of one core, the sampler's own CPU time; waking the training thread costs about as much again. A fixed time comes on
+# top, spread over the beginning, so that a run of ten seconds has more than a hundred looks, too.
+_BUDGET, _FIRST_S, _BEGINNING_S = 0.0015, 0.02, 10.0
 _SHORTEST_S, _LONGEST_S = 0.01, 1.0
 _WRITE_EVERY_S = 1.0
-# Of the switch interval: a look that comes later than this had to wait for the interpreter.
-_LATE = 0.1
-_HOLDERS_KEPT = 200
+# Totals are of slices of time, so that warm-up can be told apart later. Each is a tenth of the run so far: a run of an
+# hour has fewer than a hundred.
+_SLICE_S, _SLICE_PART = 1.0, 0.1
+# The switch interval while the sampler runs. Threads of the script that compete for the interpreter hand it over as
+# often, and each time costs some 20 microseconds: beside them it is longer.
+# A look takes less: it is not interrupted in its turn.
+_ALONE_S, _BESIDE_S = 0.0005, 0.001
 
 
 class _Line:
@@ -47,6 +54,10 @@ class _Line:
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin again, in another record."""
         self.samples, self.seconds = 0, 0.0
         self.place, self.dirty = -1, False
 
@@ -61,8 +72,13 @@ class Sampler(ABC):
         self._make_output = make_output
         self._interval_s = self._shortest_s = max(_SHORTEST_S, 1 / hz)
         self._random = random.Random(20261)
-        self._lines: dict[tuple[str, int, int], _Line] = {}
-        self._late_s = 0.0
+        # By file, line, phase, nature, and whose work it is.
+        self._lines: dict[tuple[str, int, int, int, int], _Line] = {}
+        self._began = self._slice_began = 0.0
+        self._switch_s = self._usual_switch_s = 0.0
+        self._has_waited = False
+        self._seen = b""
+        self._state: ThreadState | None = None
         self._numbers: dict[tuple[str, int], int] = {}
         self._samples = 0
         self._own_s = self._cpu_s = 0.0
@@ -84,49 +100,95 @@ class Sampler(ABC):
         with self._at_work:
             if not self._stopped:
                 self._stopped = True
+                self._restore_switches()
                 self._write()
                 if self._output is not None:
                     self._output.close()
+                if self._state is not None:
+                    self._state.close()
 
     def forget(self) -> None:
         """In a forked child there is no thread of this sampler, and its recording is the parent's."""
+        self._restore_switches()
         # Not under the lock: the thread may have held it at the fork.
         if self._output is not None:
             self._output.close()
+        if self._state is not None:
+            self._state.close()
 
     def _run(self) -> None:
         try:
-            last = time.perf_counter()
+            self._shorten_switches()
+            last = self._began = self._slice_began = time.perf_counter()
             next_write = last + _WRITE_EVERY_S
             while True:
                 pause_s = self._interval_s * (0.5 + self._random.random())
-                due = time.perf_counter() + pause_s
+                waits = count_waits() + 1
                 # A bare sleep: waiting on an event would run a screenful of Python at each wake-up.
                 time.sleep(pause_s)
+                # First of all: the thread goes on as soon as it gets the interpreter back.
+                self._seen = self._state.look() if self._state is not None else b""
+                has_waited = count_waits() > waits
                 with self._at_work:
                     if self._stopped:
                         return
                     now = time.perf_counter()
-                    self._late_s = now - due
+                    self._has_waited = has_waited
                     self._samples += 1
                     self._look(now - last)
                     last = now
                     if now >= next_write:
                         self._write()
+                        self._begin_slice(now)
+                        self._shorten_switches()
                         self._keep_to_budget()
                         next_write = now + _WRITE_EVERY_S
                         cpu_s = time.thread_time()
                         self._own_s += cpu_s - self._cpu_s
                         self._cpu_s = cpu_s
         except Exception:
+            self._restore_switches()
             self._stopped = True  # a sampler that fails must not take the training with it
+
+    def _shorten_switches(self) -> None:
+        """Have the interpreter handed over soon, unless the script has an interval of its own."""
+        if self._switch_s and sys.getswitchinterval() != self._switch_s:
+            return
+        if not self._switch_s:
+            self._usual_switch_s = sys.getswitchinterval()
+        alone = threading.active_count() <= 2
+        sys.setswitchinterval(min(self._usual_switch_s, _ALONE_S if alone else _BESIDE_S))
+        self._switch_s = sys.getswitchinterval()
+
+    def _restore_switches(self) -> None:
+        if self._switch_s and sys.getswitchinterval() == self._switch_s:
+            sys.setswitchinterval(self._usual_switch_s)
 
     @abstractmethod
     def _look(self, seconds: float) -> None:
         """Look once; `seconds` have passed since the last look."""
 
-    def _line_of(self, frame: FrameType, phase: int) -> _Line:
-        key = (*place_of(frame), phase)
+    def _begin_slice(self, now: float) -> bool:
+        if now - self._slice_began < max(_SLICE_S, _SLICE_PART * (now - self._began)):
+            return False
+        self._slice_began = now
+        for line in self._lines.values():
+            line.forget()
+        return True
+
+    def _watch_thread(self, ident: int) -> None:
+        """From now on the nature of what this thread does is looked at too, where the system tells."""
+        try:
+            self._state = ThreadState(native_id_of(ident))
+        except (OSError, AttributeError):
+            self._state = None
+
+    def _nature(self, innermost: FrameType) -> int:
+        state = self._state
+        return wire.UNKNOWN_NATURE if state is None else state.nature(self._seen, innermost, self._has_waited)
+
+    def _line_of(self, frame: FrameType, phase: int, nature: int = 0, whose: int = wire.NEITHER) -> _Line:
+        key = (*place_of(frame), phase, nature, whose)
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = _Line(self._number(key[0], key[1], frame.f_code.co_name))
@@ -152,19 +214,21 @@ class Sampler(ABC):
         return self._output
 
     def _write(self) -> None:
-        for (_, _, phase), line in self._lines.items():
+        for (_, _, phase, nature, whose), line in self._lines.items():
             if line.dirty:
-                self._put(line, phase)
+                self._put(line, phase, nature, whose)
 
-    def _put(self, line: _Line, phase: int) -> None:
-        body = _PACK(_KIND, 0, 0, line.number, phase, line.samples, line.seconds)
+    def _put(self, line: _Line, phase: int, nature: int, whose: int = wire.NEITHER) -> None:
+        since_ns = int(self._slice_began * 1e9)
+        body = _PACK(_KIND, 0, 0, line.number, phase, line.samples, line.seconds, nature, whose, since_ns)
         line.place = self._get_output().put(line.place, body)
         line.dirty = False
 
     def _keep_to_budget(self) -> None:
         """Sample less often where a sample is expensive, more often again where it is cheap."""
         cost_s = time.thread_time() / max(1, self._samples)
-        self._interval_s = min(_LONGEST_S, max(self._shortest_s, cost_s / _BUDGET))
+        budget = _BUDGET + _FIRST_S / max(_BEGINNING_S, time.perf_counter() - self._began)
+        self._interval_s = min(_LONGEST_S, max(self._shortest_s, cost_s / budget))
 
 
 def place_of(frame: FrameType) -> tuple[str, int]:
@@ -172,49 +236,61 @@ def place_of(frame: FrameType) -> tuple[str, int]:
 
 
 class LineSampler(Sampler):
-    """Looks at the thread that trains."""
-
     def __init__(self, tracer: Tracer, phases: Phases, make_output: Callable[[], Output], hz: float) -> None:
         super().__init__(make_output, hz)
         self._tracer = tracer
         self._phases = phases
         self._phase_of: dict[tuple[str, int], int] = {}
-        # By phase: the lines that did not let go of the interpreter until they were made to.
-        self._holders: dict[int, list[_Line]] = {}
-        self._switch_s = sys.getswitchinterval()
         self._beat = -1
         self._is_first_step = True
+        self._watched = 0
+        self._others = OtherThreads()
+        # Not imported here: this module may be read before the script has imported torch.
+        module = getattr(getattr(sys.modules.get("torch"), "nn", None), "Module", None)
+        call: CodeType | None = getattr(getattr(module, "_call_impl", None), "__code__", None)
+        self._modules = None if call is None else ModuleFrames(call)
 
     def _look(self, seconds: float) -> None:
         if self._is_first_step and self._tracer.ended:
             self._is_first_step = False
             self._forget()
-        frame = user_frame(sys._current_frames().get(self._tracer.owner))
+        owner = self._tracer.owner
+        if owner != self._watched:
+            self._watched = owner
+            self._watch_thread(owner)
+        frames = sys._current_frames()
+        self._others.look(frames, owner)
+        innermost = frames.get(owner)
+        frame = user_frame(innermost)
         phase = self._phase(place_of(frame)) if frame is not None else None
-        if frame is None or phase is None:
+        if innermost is None or frame is None or phase is None:
             return
-        self._add(self._find_holder(self._line_of(frame, phase), phase), seconds)
+        line = self._line_of(frame, phase, self._nature(innermost), self._whose(innermost))
+        # Frames keep what they work on: if this thread loses the interpreter now, no tensor lives longer for that.
+        del frames, innermost, frame
+        self._add(line, seconds)
         # Of several ranks that end together, the one whose heart stopped first was the first to fail.
         self._beat = self._get_output().put(self._beat, _BEAT(_BEAT_KIND, 0, 0, time.perf_counter_ns(), phase))
+
+    def _begin_slice(self, now: float) -> bool:
+        begins = super()._begin_slice(now)
+        if begins:
+            self._others.write(self._get_output())
+        return begins
+
+    def _whose(self, innermost: FrameType) -> int:
+        if self._modules is not None and self._modules.is_within(innermost):
+            return wire.IN_MODULE
+        return wire.ON_GRADIENTS if is_on_gradients(innermost) else wire.NEITHER
 
     def _forget(self) -> None:
         """Forget what lines took in the first step: it loads kernels and modules, which no other step does.
 
         An evaluation before it is not recognised yet, and its lines would pass for those of the forward.
         """
+        self._slice_began = time.perf_counter()
         for line in self._lines.values():
-            line.samples, line.seconds, line.dirty = 0, 0.0, True
-        self._holders.clear()
-
-    def _find_holder(self, line: _Line, phase: int) -> _Line:
-        """The line this look is of: another one, if that held the interpreter when the look was due."""
-        holders = self._holders.setdefault(phase, [])
-        if self._late_s >= self._switch_s:
-            holders.append(line)
-            del holders[:-_HOLDERS_KEPT]
-        elif holders and self._late_s >= _LATE * self._switch_s:
-            return self._random.choice(holders)
-        return line
+            line.forget()
 
     def _phase(self, place: tuple[str, int]) -> int | None:
         """The phase that is open now; between two steps looked at closely, the one this line was seen in before."""
@@ -229,8 +305,6 @@ class LineSampler(Sampler):
 
 
 class SamplerWatch(Watcher):
-    """A watcher that may have a sampler at work."""
-
     _sampler: Sampler | None = None
 
     def at_fork(self) -> None:
@@ -310,62 +384,47 @@ def current_phase(codes: Sequence[int], resting: int) -> int:
     return FORWARD if arrived else resting
 
 
-# A loader's worker: which lines of the dataset, the transforms and the collate function its time goes to.
+# Which lines the script's other Python threads are in. Only one thread at a time runs Python.
 #
-# One worker of a loader is enough, as all run the same code. Only looks while it fetches count. What is seen is written
-# at once, because a worker may be killed at any moment.
-#
-# A thread that wakes up gets the interpreter when the other thread releases it, after five milliseconds at the latest.
-# A sample is often quicker than that and would be seen only where it releases the interpreter: reading a file, copying
-# an array. So the sampler wakes up a second time for each look, shortly after, with a very short switch interval.
-
-# How long Python lets another thread wait, and how long it lets us wait while a look is under way.
-_PATIENT_S, _IMPATIENT_S = 0.005, 0.00005
+# How long each of them runs is counted by the kernel and read from outside; this says which they are.
 
 
-class WorkerSampler(Sampler):
-    """Made in the worker, by the thread that fetches. `is_fetching` says whether it does, `root` what it then runs."""
+# A script with more threads than this does not run Python in most of them.
+_MOST_THREADS = 16
+_OURS = "flatout"
+_Place = tuple[str, int, str]
 
-    def __init__(
-        self,
-        is_fetching: Callable[[], bool],
-        root: CodeType,
-        make_output: Callable[[], Output],
-        hz: float,
-    ) -> None:
-        super().__init__(make_output, hz)
-        self._is_fetching = is_fetching
-        self._root = root
-        self._thread_id = get_ident()
 
-    def _look(self, seconds: float) -> None:
-        if not self._is_fetching():
+class OtherThreads:
+    """Looks at every thread but the one that trains and flatout's own."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, Counter[_Place]] = {}
+        self._is_new = False
+
+    def look(self, frames: Mapping[int, FrameType], trains: int) -> None:
+        if len(frames) < 3:  # the training thread and the one that looks
             return
-        self._wake_again()
-        if not self._is_fetching():
+        for ident in list(frames)[:_MOST_THREADS]:
+            frame = user_frame(frames[ident]) if ident not in (trains, threading.get_ident()) else None
+            if frame is not None:
+                place = frame.f_code.co_filename, frame.f_lineno or frame.f_code.co_firstlineno, frame.f_code.co_name
+                self._places.setdefault(ident, Counter())[place] += 1
+                self._is_new = True
+
+    def write(self, output: Output) -> None:
+        """Running totals: for each thread that is still there, where it was seen most."""
+        if not self._is_new:
             return
-        frame = find_frame_within(sys._current_frames().get(self._thread_id), self._root)
-        if frame is not None:
-            self._put(self._add(self._line_of(frame, wire.DATA), seconds), wire.DATA)
-
-    def _wake_again(self) -> None:
-        before = sys.getswitchinterval()
-        sys.setswitchinterval(_IMPATIENT_S)
-        ours = sys.getswitchinterval()
-        try:
-            time.sleep(self._random.random() * _PATIENT_S)
-        finally:
-            if sys.getswitchinterval() == ours:
-                sys.setswitchinterval(before)
-
-
-def find_frame_within(frame: FrameType | None, root: CodeType) -> FrameType | None:
-    """The innermost frame of the user's own code in a call of `root`; failing that of a library, failing that of torch.
-
-    None where `root` is not being called. A forked worker's stack goes on with that of the process it was forked from,
-    so the search must end there.
-    """
-    at, depth = frame, 0
-    while at is not None and at.f_code is not root and depth < MOST_FRAMES:
-        at, depth = at.f_back, depth + 1
-    return user_frame(frame, depth) if at is not None and depth else None
+        self._is_new = False
+        known = {thread.ident: thread for thread in threading.enumerate() if not thread.name.startswith(_OURS)}
+        seen = []
+        for ident, places in self._places.items():
+            thread = known.get(ident)
+            if thread is not None:
+                (file, line, function), _ = places.most_common(1)[0]
+                seen.append(
+                    {"tid": thread.native_id, "name": thread.name, "file": file, "line": line, "function": function}
+                )
+        if seen:
+            output.text("python_threads", seen)

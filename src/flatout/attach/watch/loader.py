@@ -23,8 +23,6 @@ _NO_KEY = object()  # no batch has an item of that name
 
 
 class LoaderWatch(Watcher):
-    """Patches of one process's DataLoader classes."""
-
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._grad = context.torch.is_grad_enabled
@@ -161,8 +159,10 @@ class LoaderWatch(Watcher):
 
     def _do_rare_work(self, iterator: Any, batch: Any, training: bool) -> None:
         try:
-            if training and self._tracer.want_look:
+            if training and self._tracer.want_graph:
                 self._context.graph.padding.look(iterator._flatout_loader >> 5, batch)
+            if training and self._tracer.window is not None:
+                self._tracer.window.arrived()
             self._tracer.relieve()
         except Exception as error:
             self._trouble(error)
@@ -227,7 +227,6 @@ def _batch_size_of(loader: Any) -> int:
 
 
 def _queue_depth(iterator: Any) -> int:
-    """Batches already made when one is asked for."""
     try:
         ready = iterator._data_queue.qsize()
         if iterator._pin_memory:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
 from ..context import Context, Watcher
+from ..patching import guard
 from ..tracer import ENTER_CLOSURE, LEAVE, OPTIMIZER_BEGINS, OPTIMIZER_ENDS, Tracer, clock
 
 _SCALER_SKIPPED, _REPLAYED = 1, 2  # flags of a step record
@@ -29,6 +31,7 @@ class OptimizerWatch(Watcher):
             optimizer.register_optimizer_step_post_hook(self._make_after()),
         ]
         torch, patches = self._torch, self._patches
+        patches.replace(optimizer.Optimizer, "__init__", self._make_init)
         patches.replace(torch.amp.GradScaler, "step", self._make_scaler_step)
         if self._context.has_device:
             patches.replace(torch.cuda.CUDAGraph, "capture_end", self._make_capture_end)
@@ -54,6 +57,8 @@ class OptimizerWatch(Watcher):
                 if device is not None and device.is_capturing():
                     return None
                 number = numbers.get(id(optimizer)) or self._meet(optimizer)
+                if tracer.window is not None:
+                    tracer.window.optimizer_begins(optimizer)
                 log(number << 5 | OPTIMIZER_BEGINS)
                 at(clock())
                 if len(args) > 1 or kwargs:
@@ -83,6 +88,8 @@ class OptimizerWatch(Watcher):
                         self._captured += 1  # part of the user's CUDA graph: it steps at each replay
                         return
                     device.optimizer_ends(resting=tracer.rest_for > 0)
+                if tracer.window is not None:
+                    tracer.window.optimizer_ends()
                 now = clock()
                 log(OPTIMIZER_ENDS)
                 at(now)
@@ -98,7 +105,6 @@ class OptimizerWatch(Watcher):
         return after
 
     def _count(self, tracer: Tracer) -> None:
-        """A step that is not looked at closely has ended."""
         try:
             tracer.ended += 1
             if self._device is not None and self._device.is_capturing():
@@ -110,9 +116,24 @@ class OptimizerWatch(Watcher):
         except Exception as error:
             self._trouble(error)
 
+    def _make_init(self, original: Any) -> Any:
+        def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            original(optimizer, *args, **kwargs)
+            guard(lambda: self._know(optimizer), self._trouble)
+
+        return __init__
+
+    def _know(self, optimizer: Any) -> None:
+        """One that has not stepped yet has weights, too."""
+        known = self._context.optimizers
+        if not any(reference() is optimizer for reference in known):
+            known[:] = [reference for reference in known if reference() is not None]
+            known.append(weakref.ref(optimizer))
+
     def _meet(self, optimizer: Any) -> int:
         """A new optimizer: give it a number and write down what it is."""
         number = self._numbers[id(optimizer)] = len(self._numbers) + 1
+        self._know(optimizer)
         self._output().text("optimizer", _describe(optimizer))
         return number
 
@@ -209,6 +230,21 @@ def _describe(optimizer: Any) -> dict[str, object]:
         "capturable": first.get("capturable"),
         "groups": len(groups),
         "params": sum(len(group["params"]) for group in groups),
+        "bytes": _bytes_by_dtype(groups),
         # A learning rate on the device stays there: reading it would be a synchronisation.
         "lr": lr if isinstance(lr, int | float) else None,
     }
+
+
+def _bytes_by_dtype(groups: Any) -> dict[str, int]:
+    """Of what it has to update."""
+    found: dict[str, int] = {}
+    for group in groups:
+        for weight in group["params"]:
+            try:
+                size = weight.numel() * weight.element_size()
+            except (RuntimeError, ValueError):
+                continue  # a lazy one that never got its shape
+            name = str(weight.dtype).removeprefix("torch.")
+            found[name] = found.get(name, 0) + size
+    return found

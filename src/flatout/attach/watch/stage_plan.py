@@ -52,7 +52,6 @@ class Stage:
         self.recomputed = False
 
     def modules(self) -> list[Any]:
-        """Those that are still alive."""
         return [module for module in (part.module() for part in self.parts) if module is not None]
 
     def add(self, forward_ms: float, backward_ms: float) -> None:
@@ -242,7 +241,6 @@ def children_of(module: Any) -> list[tuple[str, Any]]:
 
 
 def _parameters(modules: Iterable[Any]) -> Iterator[Any]:
-    """Every parameter once."""
     seen: set[int] = set()
     waiting = list(modules)
     while waiting:

@@ -6,7 +6,6 @@ This decides which steps are sampled, and writes down what was seen. Between sam
 from __future__ import annotations
 
 import random
-import sys
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from ..context import Context, Watcher
 from ..patching import guard
 from ..recorder import fact
 from ..tracer import EVAL_CALLED, OPTIMIZER_ENDS, REQUEST_NO_GRAD, clock
+from .interruptions import is_compiler_used
 from .stage_plan import Plan, trained_models
 from .stage_sample import Marks, Sample, StageHooks
 
@@ -47,7 +47,6 @@ class StageWatch(Watcher):
         self.at_fork()
 
     def at_fork(self) -> None:
-        """Start afresh, as in a forked child."""
         self._hooks.close()
         self._marks.forget()
         self._plan: Plan | None = None
@@ -118,11 +117,12 @@ class StageWatch(Watcher):
             self._step_s = (now - self._last[1]) / (index - self._last[0])
         self._last = index, now
         at_an_end = bool(codes) and codes[-1] & 31 == OPTIMIZER_ENDS
-        if index >= self._next and at_an_end and len(self._pending) < _MOST_PENDING:
+        is_due = index >= self._next and at_an_end and not self._context.is_ending
+        if is_due and len(self._pending) < _MOST_PENDING:
             self._open(index)
 
     def _open(self, index: int) -> None:
-        if _something_is_compiled():
+        if is_compiler_used():
             self._stop(fact("stages.compiler_used"))
             return
         if self._plan is None:
@@ -156,7 +156,6 @@ class StageWatch(Watcher):
         return max(_STEPS_LATER, index / _SPARSER_AFTER, affordable)
 
     def _harvest(self) -> None:
-        """Write down the samples whose marks the device has passed."""
         while self._pending and self._marks.are_passed(self._pending[0]):
             sample = self._pending.popleft()
             self._write(sample)
@@ -194,7 +193,6 @@ class StageWatch(Watcher):
             self._tell(plan)
 
     def _tell(self, plan: Plan) -> None:
-        """Write down which stages there are from now on, and what is left out."""
         self._output().text(
             "stages", {"stages": [stage.describe() for stage in plan.stages], "left_out": plan.left_out}
         )
@@ -230,10 +228,3 @@ class StageWatch(Watcher):
             self._tell_why()
         except Exception:
             pass
-
-
-def _something_is_compiled() -> bool:
-    # Looked up, never imported: torch._dynamo costs seconds.
-    utils = sys.modules.get("torch._dynamo.utils")
-    counters = getattr(utils, "counters", {})
-    return bool(counters.get("frames") or counters.get("stats"))

@@ -10,6 +10,7 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
 from types import CodeType, FrameType
@@ -254,32 +255,23 @@ _ALL_TIMED, _PASSED_SHARE, _MOST_PASSED = 24, 0.2, 40
 LARGE_BYTES = 64 << 10
 
 
+@dataclass(slots=True, eq=False)
 class CopyBurst:
     """Copies from one instruction of one function. While `left` is above 0 they are only counted."""
 
-    __slots__ = (
-        "bytes",
-        "code",
-        "copies",
-        "copy_s",
-        "events",
-        "is_mixed",
-        "left",
-        "let_pass",
-        "site",
-        "steps",
-        "until",
-    )
-
-    def __init__(self, code: CodeType) -> None:
-        # Kept alive, so that no other function's code comes to lie at its address.
-        self.code = code
-        self.site: Site | None = None
-        self.left = self.let_pass = self.bytes = self.copies = 0
-        self.is_mixed = False
-        # As they were at the last copy that was timed.
-        self.events = self.steps = -1
-        self.copy_s = self.until = 0.0
+    # Kept alive, so that no other function's code comes to lie at its address.
+    code: CodeType
+    site: Site | None = None
+    left: int = 0
+    let_pass: int = 0
+    bytes: int = 0
+    copies: int = 0
+    is_mixed: bool = False
+    # As they were at the last copy that was timed.
+    events: int = -1
+    steps: int = -1
+    copy_s: float = 0.0
+    until: float = 0.0
 
     def time_all(self) -> None:
         """A call here turned out to be no copy, as one of those that were only counted may have been."""

@@ -254,6 +254,8 @@ def _scatter(trials: Sequence[Trial], by: By) -> _Scatter:
 CONFIDENCE = 0.95
 _DRAWS = 20_000
 MOST = math.log(1e8)
+# Of its time a trial has some left, or it would not have come to an end.
+_MOST_LOST = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +294,17 @@ def compare_arms(
     slower, faster = (float(np.mean([log_seconds(trial, unit, by) for trial in arm])) for arm in arms)
     off = _scale(spread, draw) * sum((_arm_errors(arm, unit, by, spread, draw) for arm in arms), np.zeros(_DRAWS))
     mid = slower - faster
-    return Comparison(mid, mid + off, unit, by, (len(arms[0]), len(arms[1])))
+    return Comparison(mid, mid + off + _lost_to_others(arms, draw), unit, by, (len(arms[0]), len(arms[1])))
+
+
+def _lost_to_others(arms: tuple[Sequence[Trial], Sequence[Trial]], draw: np.random.Generator) -> Floats:
+    """What a gain may be off by because others disturbed one of its arms more than the other.
+
+    Without them an arm would have taken no longer, and shorter by what they took at most; how much of that made its
+    steps longer is not known. What trials of one arm differ by for that reason is in the spread already.
+    """
+    before, after = (float(np.mean([-math.log1p(-min(trial.lost_share, _MOST_LOST)) for trial in arm])) for arm in arms)
+    return np.asarray(draw.uniform(0.0, 1.0, _DRAWS) * (after - before)) if before or after else np.zeros(_DRAWS)
 
 
 def measure_gain(

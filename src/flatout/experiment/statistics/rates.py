@@ -47,10 +47,11 @@ class Blocks:
 
 
 def keep_measured(trials: Sequence[Trial]) -> list[Trial]:
-    """Those that ended well and have steps enough for a rate."""
-    return [
+    """Those of one arm that ended well and have steps enough for a rate; of these the undisturbed, if there are any."""
+    measured = [
         trial for trial in trials if trial.ended_well and len(trial.step_s) >= FEWEST_STEPS and max(trial.step_s) > 0
     ]
+    return [trial for trial in measured if not trial.is_disturbed] or measured
 
 
 def common_unit(trials: Sequence[Trial]) -> Unit:

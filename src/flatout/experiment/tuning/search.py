@@ -229,12 +229,17 @@ def read_point(ask: Ask, trial: Trial) -> Point:
         why=_obstacle(trial),
         samples_per_s=samples,
         steps_per_s=steps,
-        error=error if samples is not None else error_of_steps,
+        error=_with_lost(error if samples is not None else error_of_steps, trial.lost_share),
         memory_bytes=device if device is not None else host,
         is_device_memory=device is not None,
         metric=trial.metric,
         wall_s=trial.wall_s,
     )
+
+
+def _with_lost(error: float | None, lost_share: float) -> float | None:
+    """Where others disturbed the trial: any part of what they took may have made its steps longer."""
+    return math.hypot(error or 0.0, lost_share / math.sqrt(12)) if lost_share else error
 
 
 def rate(step_s: Sequence[float], amounts: Sequence[float]) -> tuple[float | None, float | None]:
@@ -328,6 +333,10 @@ class Journal:
 
     def __len__(self) -> int:
         return len(self._known)
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        return tuple(self._known.values())
 
     def find(self, ask: Ask) -> Trial | None:
         """None also where it ran out of time, and may take longer now."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from flatout.diagnose.summary import summarise_run
 from flatout.errors import FlatoutError
+from flatout.experiment.calm import describe_disturbed
 from flatout.experiment.tuning.objective import Objective, pareto_front
 from flatout.experiment.tuning.on_ray import OnRay
 from flatout.experiment.tuning.picks import NAMES, pick_best, pick_preset, write_pick
@@ -200,6 +201,7 @@ class Tuning:
                 ended=ended,
                 folder=os.path.relpath(self._trials.folder, self._trials.cwd),
                 notices=tuple(self._notices),
+                disturbed=describe_disturbed(self._journal.trials),
             )
         )
 

@@ -17,10 +17,9 @@ from ...records.message import Message, message
 from ..forked import ask_child
 from ..machine import memory
 from ..reasons import error_text
-from .cut import Cut, NoCut, Reader, find_cut
 from .format import Payload, decode, encode
 from .key import dataset_key
-from .randomness import is_deterministic
+from .randomness import Cut, NoCut, Reader, find_cut, is_deterministic
 from .segment import PREFIX, SHARED_MEMORY, Unavailable, reap
 
 _LEAST_USEFUL_BYTES = 64 << 20

@@ -12,17 +12,22 @@ writer is about to do is noted first, so that the next writer can put in order w
 
 from __future__ import annotations
 
+import atexit
 import mmap
+import os
 import struct
+import weakref
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .format import ALIGN_BYTES, NotFlat, Payload, decode, encode, label_of, labelled
-from .policy import Policy
-from .segment import TABLE_AT, WORDS_PER_LINE, Counter, Field, Segment, Word
+from .place import Place, may_take
+from .policy import Clairvoyant, Keep, Lru, PlanWatch, Policy, foreseen_hits, keep_hit_rate, lru_hit_rate, publish
+from .segment import TABLE_AT, WORDS_PER_LINE, Counter, Field, Segment, Word, open_segment
 
 MISS = object()
 _CHECK_EVERY = 1024
@@ -46,7 +51,10 @@ class Table:
     """This process's way into a segment's samples."""
 
     def __init__(self, segment: Segment, policy: Policy, may_take: Callable[[int], bool]) -> None:
-        self._segment = segment
+        self.segment = segment
+        self.samples = segment.samples
+        self.users: weakref.WeakSet[Any] = weakref.WeakSet()  # datasets of this process
+        self._plans = PlanWatch(segment)
         self._words = segment.words
         self._data = segment.data
         self._may_take = may_take
@@ -65,12 +73,16 @@ class Table:
         self._touched = policy.touched if policy.touches else None
         self._leaving, self._least = [], 0
 
+    def change_policy(self, name: str) -> None:
+        if self.policy.name != name:
+            self.use(Clairvoyant(self._plans) if name == "clairvoyant" else Keep() if name == "keep" else Lru())
+
     def get(self, index: int) -> Any:
         """The sample, a copy of the caller's own, or MISS. `index` is from 0 to the number of samples."""
         words = self._words
         line = TABLE_AT + index * 8
         generation = words[line]
-        counter = self._segment.counters_at
+        counter = self.segment.counters_at
         hits = words[counter]
         known, at = self._known, index * 2
         is_known = known[at] == generation and hits % _CHECK_EVERY
@@ -104,6 +116,19 @@ class Table:
         """The samples that have been read before."""
         return [int(index) for index in np.flatnonzero(self._lines[:, _COST_NS])]
 
+    def foresee(self, order: Sequence[int], sample_bytes: float, chances: Any = None) -> None:
+        """The samples will be read in this order from now on, by all processes together."""
+        words = self.segment.words
+        places = int(words[Word.DATA_BYTES] / max(1.0, sample_bytes))
+        hits, again = foreseen_hits(order, places, self.kept(), self.seen())
+        words[Word.FORESEEN_HITS] += hits
+        words[Word.FORESEEN_AGAIN] += again
+        publish(self.segment, order, chances)
+
+    def release(self) -> None:
+        self.forget_views()
+        self.segment.close()
+
     def forget_views(self) -> None:
         """Before the segment is closed: what still looks into its memory would keep it mapped."""
         self._words = self._data = memoryview(b"")
@@ -116,34 +141,34 @@ class Table:
         # Other work on the machine makes a load slower, nothing makes it quicker.
         cost_ns = max(1, min(load_ns, before_ns or load_ns))
         self._words[at] = cost_ns
-        self._segment.count(Counter.MISSES)
+        self.segment.count(Counter.MISSES)
         if not before_ns:
-            self._segment.count(Counter.FIRST_READS)
+            self.segment.count(Counter.FIRST_READS)
         return sample is not MISS and self._keep(index, sample, cost_ns, before_ns != 0)
 
     def _keep(self, index: int, sample: Any, cost_ns: int, is_sure: bool) -> bool:
         try:
             payload = encode(sample)
         except NotFlat:
-            self._segment.count(Counter.NOT_FLAT)
+            self.segment.count(Counter.NOT_FLAT)
             return False
         worth = self.policy.worth(index, cost_ns, payload.nbytes)
         # Its worth in comparison with samples that are there.
         standing = worth if is_sure or not self.policy.needs_two_readings else 0
         if self._least and not self.policy.admits(standing, self._least):
-            self._segment.count(Counter.NOT_ADMITTED)
+            self.segment.count(Counter.NOT_ADMITTED)
             return False
         crc = checksum(payload.parts, index, payload.nbytes)
-        with self._segment.writing() as held:
+        with self.segment.writing() as held:
             if not held:
-                self._segment.count(Counter.LOCK_TIMEOUTS)
+                self.segment.count(Counter.LOCK_TIMEOUTS)
                 return False
             self._put_in_order()
             if self._holds(index):
                 return True
             room = self._room(index, payload.nbytes + -payload.nbytes % ALIGN_BYTES, standing)
             if room is None:
-                self._segment.count(Counter.NOT_ADMITTED)
+                self.segment.count(Counter.NOT_ADMITTED)
                 return False
             self._write(index, payload, crc, worth, room)
             return True
@@ -157,7 +182,7 @@ class Table:
         if not generation or generation & 1:
             return False
         # The rest of the line is not read before its generation was.
-        self._segment.fence()
+        self.segment.fence()
         words, line = self._words, TABLE_AT + index * WORDS_PER_LINE
         place, nbytes, head = words[line + _PLACE], words[line + _NBYTES], words[line + _HEAD]
         if not nbytes:
@@ -177,9 +202,9 @@ class Table:
     def _discard(self, index: int, generation: int) -> Any:
         """What was read is not what was written: unless it was being replaced, it goes. Always MISS."""
         line = TABLE_AT + index * WORDS_PER_LINE
-        with self._segment.writing() as held:
+        with self.segment.writing() as held:
             if held and self._words[line] == generation and self._words[line + _NBYTES]:
-                self._segment.count(Counter.CORRUPT)
+                self.segment.count(Counter.CORRUPT)
                 self._empty(line)
                 # Where its place is may be what is wrong: it is not written to again.
                 self._words[line + _CAPACITY] = 0
@@ -192,9 +217,9 @@ class Table:
         words[Word.LIVE_BYTES] -= words[line + _NBYTES]
         # Odd until it is empty: under the new generation, nobody may find what is going.
         words[line] |= 1
-        self._segment.fence()
+        self.segment.fence()
         words[line + _NBYTES] = 0
-        self._segment.fence()
+        self.segment.fence()
         words[line] += 1
 
     def _room(self, index: int, size: int, standing: int) -> _Room | None:
@@ -205,7 +230,7 @@ class Table:
             return _Room(words[line + _PLACE], capacity) if capacity >= size else None
         used = words[Word.USED]
         short = used + size - words[Word.ALLOCATED]
-        if short <= 0 or self._segment.grow(short, self._may_take):
+        if short <= 0 or self.segment.grow(short, self._may_take):
             return _Room(words[Word.DATA_AT] + used, size)
         victim = self._victim(size, standing)
         if victim is None:
@@ -251,13 +276,13 @@ class Table:
         words, line = self._words, TABLE_AT + index * WORDS_PER_LINE
         words[Word.PLACE], words[Word.CAPACITY] = room.place, room.capacity
         words[Word.VICTIM] = 0 if room.victim is None else room.victim + 1
-        self._segment.fence()
+        self.segment.fence()
         words[Word.NEWCOMER] = index + 1
-        self._segment.fence()
+        self.segment.fence()
         self._settle(index, room)
         # It is odd already where one that was emptying it was killed.
         words[line] |= 1
-        self._segment.fence()
+        self.segment.fence()
         at = room.place
         for part in payload.parts:
             self._data[at : at + len(part)] = part
@@ -268,9 +293,9 @@ class Table:
         words[line + _NBYTES] = payload.nbytes
         words[Word.ITEMS] += 1
         words[Word.LIVE_BYTES] += payload.nbytes
-        self._segment.fence()
+        self.segment.fence()
         words[line] += 1
-        self._segment.fence()
+        self.segment.fence()
         words[Word.NEWCOMER] = 0
 
     def _settle(self, index: int, room: _Room) -> None:
@@ -280,7 +305,7 @@ class Table:
             theirs = TABLE_AT + room.victim * WORDS_PER_LINE
             if words[theirs + _NBYTES]:
                 self._empty(theirs)
-                self._segment.count(Counter.EVICTIONS)
+                self.segment.count(Counter.EVICTIONS)
             words[theirs + _CAPACITY] = 0
         words[line + _NBYTES] = 0
         words[line + _PLACE], words[line + _CAPACITY] = room.place, room.capacity
@@ -297,9 +322,9 @@ class Table:
         whole = words[line + _PLACE] == words[Word.PLACE] and words[line + _NBYTES] and not words[line] & 1
         if not whole:
             words[line] |= 1
-            self._segment.fence()
+            self.segment.fence()
             self._settle(index, _Room(words[Word.PLACE], words[Word.CAPACITY], None if victim < 0 else victim))
-            self._segment.fence()
+            self.segment.fence()
             words[line] += 1
         live = self._lines[:, _NBYTES]
         words[Word.ITEMS], words[Word.LIVE_BYTES] = int(np.count_nonzero(live)), int(live.sum())
@@ -312,3 +337,106 @@ def checksum(parts: list[Any], index: int, nbytes: int) -> int:
     for part in parts:
         crc = zlib.crc32(part, crc)
     return crc
+
+
+# The caches this process has open. They stay open while it lives: loaders made anew every epoch find them warm.
+
+
+POLICIES = ("keep", "lru", "clairvoyant")
+_tables: dict[str, Table] = {}
+
+
+def open_table(place: Place) -> Table:
+    """Raises Unavailable."""
+    path = os.path.join(place.folder, place.name)
+    table = _tables.get(path)
+    if table is None:
+        segment = open_segment(place.folder, place.name, place.samples, place.budget_bytes)
+        table = _tables[path] = Table(segment, Keep(), may_take)
+    table.change_policy(place.policy)
+    return table
+
+
+def release_unused() -> bool:
+    """Give back the memory of caches whose datasets are gone; were there any?"""
+    unused = [path for path, table in _tables.items() if not table.users]
+    for path in unused:
+        _tables.pop(path).release()
+    return bool(unused)
+
+
+def release_all() -> None:
+    """The last process out frees the memory."""
+    while _tables:
+        _tables.popitem()[1].release()
+
+
+atexit.register(release_all)
+
+# What the cache did, over all processes, and what was expected of it.
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """Counts since the cache was made. `warm_hit_rate` is of the readings of samples that had been read before."""
+
+    dataset: str
+    policy: str
+    items: int = 0
+    used_bytes: int = 0
+    budget_bytes: int = 0
+    hits: int = 0
+    misses: int = 0
+    first_reads: int = 0
+    evictions: int = 0
+    corrupt: int = 0
+    not_admitted: int = 0
+    not_flat: int = 0
+    lock_timeouts: int = 0
+    predicted_hit_rate: float | None = None
+
+    @property
+    def hit_rate(self) -> float:
+        return self.hits / max(1, self.hits + self.misses)
+
+    @property
+    def warm_hit_rate(self) -> float | None:
+        again = self.hits + self.misses - self.first_reads
+        return self.hits / again if again > 0 else None
+
+    def __str__(self) -> str:
+        warm = "none read twice yet" if self.warm_hit_rate is None else f"{100 * self.warm_hit_rate:.2f}%"
+        foreseen = "" if self.predicted_hit_rate is None else f", {100 * self.predicted_hit_rate:.2f}% predicted"
+        return (
+            f"[{self.dataset}] Cache Stats:\n"
+            f"  - Size: {self.items} items\n"
+            f"  - Memory: {self.used_bytes / 1e6:.1f} / {self.budget_bytes / 1e6:.1f} MB\n"
+            f"  - Hit Rate: {100 * self.hit_rate:.2f}% ({self.hits} hits / {self.misses} misses)\n"
+            f"  - Of samples read before: {warm}{foreseen} ({self.policy}, {self.evictions} evictions)"
+        )
+
+
+def read_stats(dataset: str, policy: str, sample_bytes: float, segment: Segment | None) -> CacheStats:
+    """Zeros where this process has no cache."""
+    if segment is None:
+        return CacheStats(dataset, policy)
+    words = segment.words
+    return CacheStats(
+        dataset,
+        policy,
+        items=words[Word.ITEMS],
+        used_bytes=words[Word.LIVE_BYTES],
+        budget_bytes=words[Word.DATA_BYTES],
+        predicted_hit_rate=predicted_hit_rate(policy, sample_bytes, segment),
+        **{counter.name.lower(): segment.total(counter) for counter in Counter},
+    )
+
+
+def predicted_hit_rate(policy: str, sample_bytes: float, segment: Segment) -> float | None:
+    """Of samples read before: by simulation of the plans so far, else for reading each once an epoch in a new order."""
+    words = segment.words
+    if policy == "clairvoyant":
+        again = words[Word.FORESEEN_AGAIN]
+        return words[Word.FORESEEN_HITS] / again if again else None
+    fraction = words[Word.DATA_BYTES] / max(1.0, segment.samples * sample_bytes)
+    return keep_hit_rate(fraction) if policy == "keep" else lru_hit_rate(fraction)

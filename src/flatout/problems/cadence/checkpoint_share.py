@@ -24,8 +24,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cadence.pause_costs import gain_if_rarer, interval_factor, measure_pauses, pause_ms
-from flatout.problems.cadence.pauses import find_checkpoints, how_often
+from flatout.problems.cadence.pauses import (
+    find_checkpoints,
+    how_often,
+    interval_factor,
+    make_rarer,
+    measure_pauses,
+    pause_ms,
+)
 from flatout.problems.found import FoundInRun, FoundInSource, found_in_step
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
@@ -55,7 +61,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("ca603.cause", count=pauses.count, each_ms=pauses.each_ms, share=share),
         change=message("ca603.change", steps=round(times * period), period=round(period)),
-        predicted_gain=gain_if_rarer(run, pauses.ms, times, "checkpoints"),
+        edits=make_rarer("checkpoint", pauses.ms, times),
     )
 
 

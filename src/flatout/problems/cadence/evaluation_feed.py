@@ -24,12 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cadence.pause_costs import BetterFeed, Evaluation, find_evaluation, improve_feed, pause_ms
-from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.prediction import WORTH, by_step
+from flatout.model.edits import Edits, LessPause
+from flatout.problems.cadence.pauses import BetterFeed, Evaluation, find_evaluation, improve_feed, pause_ms
+from flatout.problems.found import WORTH, FoundInRun, FoundInSource
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message, verbatim
-from flatout.records.report import Gain
 from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.training.loaders import Loader, is_in_memory, loader_setting
@@ -44,9 +43,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     better = improve_feed(run, evaluation) if evaluation is not None else None
     if evaluation is None or better is None or better.each_ms > _BETTER * evaluation.each_ms:
         return
-    gain = _gain(run, evaluation, better)
-    if gain is None or pause_ms(run, "eval") < WORTH * run.step_ms:
+    ms = pause_ms(run, "eval")
+    if ms < WORTH * run.step_ms:
         return
+    after, cautious = better.each_ms / evaluation.each_ms, better.cautious_ms / evaluation.each_ms
     yield FoundInRun(
         location=evaluation.loader.made_at,
         evidence={
@@ -58,16 +58,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=_cause(run, evaluation, better),
         change=_change(evaluation, better),
-        predicted_gain=gain,
+        edits=Edits((LessPause("eval", ms * (1 - after)),), worst=(LessPause("eval", ms * (1 - cautious)),)),
     )
-
-
-def _gain(run: Evidence, evaluation: Evaluation, better: BetterFeed) -> Gain | None:
-    ms, step_ms = pause_ms(run, "eval"), run.step_ms
-    after_ms = step_ms - ms * (1 - better.each_ms / evaluation.each_ms)
-    cautious_ms = step_ms - ms * (1 - better.cautious_ms / evaluation.each_ms)
-    method = message("ca602.gain", better_s=better.each_ms * 1e-3, each_s=evaluation.each_ms * 1e-3)
-    return by_step(run, cautious_ms, after_ms, after_ms, method)
 
 
 def _cause(run: Evidence, evaluation: Evaluation, better: BetterFeed) -> Message:

@@ -25,18 +25,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from flatout.problems.cadence.pause_costs import (
+from flatout.problems.cadence.pauses import (
     find_evaluation,
-    gain_if_rarer,
+    find_evaluations,
+    how_often,
     improve_feed,
     interval_factor,
     is_slow_itself,
+    make_rarer,
     pause_ms,
     steady_steps,
 )
-from flatout.problems.cadence.pauses import find_evaluations, how_often
-from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.prediction import WORTH
+from flatout.problems.found import WORTH, FoundInRun, FoundInSource
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.source.code import Code
@@ -57,7 +57,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if often < 2:
         return
     times = interval_factor(run, ms, _MOST_TIMES)
-    gain = gain_if_rarer(run, ms, times, "evaluation")
     all_ms, period = pause_ms(run, "eval"), run.report.run.steps / often
     each_s = 1e-3 * all_ms * steady_steps(run) / run.evaluations.count
     yield FoundInRun(
@@ -71,7 +70,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("ca601.cause", each_s=each_s, period=period, share=all_ms / run.step_ms),
         change=message("ca601.change", times=times, steps=round(times * period), period=round(period)),
-        predicted_gain=gain,
+        edits=make_rarer("eval", ms, times),
     )
 
 

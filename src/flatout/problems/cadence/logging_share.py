@@ -22,16 +22,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cadence.pause_costs import (
-    gain_if_rarer,
+from flatout.problems.cadence.pauses import (
+    find_pictures,
+    how_often,
     interval_factor,
     is_image,
     is_progress,
     logged_ms,
+    make_rarer,
     measure_pauses,
     pause_ms,
 )
-from flatout.problems.cadence.pauses import find_pictures, how_often
 from flatout.problems.found import FoundInRun, FoundInSource, found_in_step
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
@@ -61,7 +62,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("ca604.cause", count=pauses.count, each_ms=pauses.each_ms, share=share),
         change=_change(run, pauses.worst, times),
-        predicted_gain=gain_if_rarer(run, pauses.ms, times, "logging"),
+        edits=make_rarer("logging", pauses.ms, times),
     )
 
 

@@ -23,18 +23,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cadence.pause_costs import (
+from flatout.problems.cadence.pauses import (
     exposed_ms,
-    gain_if_rarer,
+    find_printed_lines,
+    for_output_ms,
     interval_factor,
     is_progress,
     logged_ms,
+    make_rarer,
     pause_ms,
     printed_ms,
 )
-from flatout.problems.cadence.pauses import find_printed_lines
-from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
-from flatout.problems.prediction import WORTH
+from flatout.problems.found import WORTH, FoundInRun, FoundInSource, found_in_step, step_of
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.source.code import Code
@@ -47,16 +47,16 @@ REMEDY = None
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     bars = [site for site in run.report.pauses if site.op == "logging" and is_progress(run, site)]
     costs = dict(printed_ms(run))
+    made_ms = for_output_ms(run, costs)
     logging_ms = pause_ms(run, "logging")
     for bar in bars:
         costs[bar.location] = costs.get(bar.location, 0.0) + logged_ms(run, [bar], logging_ms)
-    written_ms = sum(costs.values())
+    written_ms = sum(costs.values()) + made_ms
     # Short and at every step: a GPU with work in its queue does not notice.
     ms = exposed_ms(run, written_ms, each_ms=0.0)
     if not costs or ms < WORTH * run.step_ms:
         return
     times = interval_factor(run, ms)
-    gain = gain_if_rarer(run, ms, times, "progress")
     worst = max(costs, key=lambda place: costs[place])
     kind = "bar" if any(bar.location == worst for bar in bars) else "print"
     yield FoundInRun(
@@ -68,7 +68,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message(f"ca605.cause_{kind}", written_ms=written_ms, step_ms=run.step_ms),
         change=message("ca605.change_bar") if kind == "bar" else message("ca605.change_print", times=times),
-        predicted_gain=gain,
+        edits=make_rarer("logging", ms, times),
     )
 
 

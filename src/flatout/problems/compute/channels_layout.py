@@ -31,13 +31,18 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from flatout.problems.compute.device import gpu_passes_ms, is_gpu_bound, needed_shares, unit_activity
-from flatout.problems.compute.precision import HALF, is_agent_training
+from flatout.model.edits import Edits, LessStep
+from flatout.problems.compute.device import (
+    HALF,
+    gpu_passes_ms,
+    is_agent_training,
+    is_gpu_bound,
+    needed_shares,
+    unit_activity,
+)
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.records.report import Gain
 from flatout.source.code import Code
 from flatout.source.training.jobs import TrainingJob, find_model_call, nearby_modules, text_pattern
 
@@ -80,16 +85,13 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             step_ms=run.step_ms,
         ),
         change=message("co506.change"),
-        predicted_gain=None if part is None else _gain(run, part),
+        edits=None if part is None else _edits(gpu_passes_ms(run), part),
     )
 
 
-def _gain(run: Evidence, part: tuple[float, float, float]) -> Gain | None:
-    worst, likely, best = part
-    passes_ms = gpu_passes_ms(run)
-    method = message("co506.gain", active=sum(unit_activity(run) or ()), likely=likely, passes_ms=passes_ms)
-    low_ms = run.step_ms - _CAUTIOUS * passes_ms * (1 - worst)
-    return by_step(run, low_ms, run.step_ms - passes_ms * (1 - likely), run.step_ms - passes_ms * (1 - best), method)
+def _edits(passes_ms: float, part: tuple[float, float, float]) -> Edits:
+    worst_ms, likely_ms, best_ms = (passes_ms * (1 - share) for share in part)
+    return Edits.between((LessStep(ms),) for ms in (_CAUTIOUS * worst_ms, likely_ms, best_ms))
 
 
 def _half_first(state: dict[str, Any]) -> float:

@@ -22,9 +22,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flatout.problems.found import FoundInRun
+from flatout.model.edits import Edits, LessDevice, LessHost
+from flatout.model.measured import device_work_ms
+from flatout.problems.found import WORTH, FoundInRun
 from flatout.problems.memory.growth import amount
-from flatout.problems.prediction import WORTH, by_removing, device_work_ms, feed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 
@@ -51,11 +52,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     on_device_ms = (gpu.device_ms or {}).get("forward", 0.0) if gpu is not None else 0.0
     device_ms = min(1.0, host_ms / forward_ms if forward_ms else 1.0) * min(on_device_ms, work_ms or 0.0)
     is_busy = work_ms is not None and work_ms > _BUSY * (run.step_ms - run.phase("eval").ms)
-    removed_ms = device_ms if is_busy else host_ms
-    floor_ms = max((work_ms or 0.0) - device_ms, feed_ms(run))
-    gain = by_removing(run, removed_ms, message("co512.gain", calls=calls, forward_ms=host_ms), floor_ms)
-    if gain is not None and gain.mid <= 1.0:
-        return
+    spared_ms = device_ms if is_busy else host_ms
     yield FoundInRun(
         evidence={
             "calls_per_step": round(calls, 2),
@@ -65,7 +62,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("co512.cause", calls=calls, free=amount(total - used), total=amount(total)),
         change=message("co512.change"),
-        predicted_gain=gain,
+        edits=Edits((LessHost(spared_ms, is_sampled=False), LessDevice(device_ms))),
     )
 
 

@@ -28,12 +28,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from flatout.problems.compute.device import gpu_passes_ms, is_gpu_bound, needed_shares, unit_activity
+from flatout.model.edits import Edits, LessStep
+from flatout.model.prediction import predict
+from flatout.problems.compute.device import gpu_passes_ms, is_gpu_bound, needed_shares
 from flatout.problems.found import FoundInRun, FoundInSource, where_written
-from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
 from flatout.records.message import message, verbatim
-from flatout.records.report import Gain
 from flatout.records.source import Fix
 from flatout.source.code import Code
 from flatout.source.flow.reachability import runs_by_default
@@ -68,11 +68,11 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "torch.backends.cudnn.deterministic = False; torch.backends.cudnn.benchmark = True"
             + ("; torch.use_deterministic_algorithms(False)" if everything else "")
         ),
-        predicted_gain=_gain(run, everything),
+        edits=_edits(run, everything),
     )
 
 
-def _gain(run: Evidence, everything: bool) -> Gain | None:
+def _edits(run: Evidence, everything: bool) -> Edits | None:
     """None where it was not measured, or the kernels lose nothing."""
     part, passes_ms = needed_shares(run), gpu_passes_ms(run)
     if part is None or not is_gpu_bound(run):
@@ -80,10 +80,9 @@ def _gain(run: Evidence, everything: bool) -> Gain | None:
     # cudnn's switch is for convolutions alone.
     concerned = 1.0 if everything else float(run.live_torch.get("convolution_share") or 0.0)
     lost_ms = passes_ms * concerned * (1 - part[1])
-    method_id = "co503.gain_all" if everything else "co503.gain_convolutions"
-    method = message(method_id, active=sum(unit_activity(run) or ()), lost_ms=lost_ms)
-    gain = by_step(run, run.step_ms, run.step_ms - _LIKELY * lost_ms, run.step_ms - lost_ms, method)
-    return gain if gain is not None and gain.mid >= _NOTICED else None
+    edits = Edits((LessStep(_LIKELY * lost_ms),), worst=(LessStep(0.0),), best=(LessStep(lost_ms),))
+    gain = predict(run, edits)
+    return edits if gain is not None and gain.mid >= _NOTICED else None
 
 
 _INSTEAD = {"deterministic": "False", "algorithms": "False", "enabled": "True", "benchmark": "True"}

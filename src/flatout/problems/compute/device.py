@@ -1,11 +1,16 @@
-"""What the GPU's time consists of, and what its tensor cores could make of it. Shared by the problems of compute."""
+"""What the GPU's time consists of, and what its tensor cores could make of it; what a training's text says of that.
+
+Shared by the problems of compute.
+"""
 
 from __future__ import annotations
 
 import re
 from statistics import mean
 
+from flatout.model.edits import Edit, LessDevice, LessHost
 from flatout.records.evidence import Evidence
+from flatout.source.training.jobs import TrainingJob, text_pattern
 
 # A GPU whose queue is found empty more often, or that starves longer, is not the bottleneck.
 _SELDOM_DRAINED = 0.3
@@ -22,6 +27,10 @@ _TF32 = (
     (re.compile(r"\bRTX (30|40|50)\d0\b"), 1.25),
 )
 _BF16_OVER_TF32 = 1.8
+# Cards for computing centres have half as many units for float64 as for float32, and tensor cores that do its products
+# at the rate of float32. All others have a 32nd (to Turing) or a 64th. At least, likely and at most.
+_FLOAT64_UNITS = re.compile(r"\b(P100|V100|A100|A800|A30|H100|H200|H800|GH200|B100|B200|GB200|MI\d+\w*)\b")
+_FLOAT64_FULL, _FLOAT64_CUT = (1.0, 1.5, 2.0), (8.0, 24.0, 64.0)
 # While its processors are at work, well-chosen kernels keep memory or tensor cores active for about this part of the
 # time, both together: 0.69 to 1.06 in six healthy trainings on an H200 (transformers, products, convolutions with
 # channels last; bf16 and TF32). With fewer processors at work the kernels are small, and wait for other things.
@@ -48,6 +57,11 @@ def tf32_factor(run: Evidence) -> float | None:
 def bf16_factor(run: Evidence) -> float | None:
     """The same for bf16 against TF32."""
     return _BF16_OVER_TF32 if tf32_factor(run) is not None else None
+
+
+def float64_factor(run: Evidence) -> tuple[float, float, float]:
+    """How much faster this card does a matrix product in float32 than in float64: at worst, likely and at best."""
+    return _FLOAT64_FULL if _FLOAT64_UNITS.search(run.report.run.device) else _FLOAT64_CUT
 
 
 def product_share(run: Evidence) -> tuple[float, float, float]:
@@ -105,3 +119,65 @@ def needed_shares(run: Evidence) -> tuple[float, float, float] | None:
         return None
     worst, likely, best = (min(1.0, sum(active) / reached) for reached in _REACHED)
     return worst, likely, best
+
+
+def spare_passes(run: Evidence, forward_ms: float, backward_ms: float) -> tuple[Edit, ...]:
+    """So much less of either pass on the training thread, and the same part less of it on the device."""
+    parts = {"forward": forward_ms, "backward": backward_ms}
+    edits: list[Edit] = [LessHost(ms, phase, is_sampled=False) for phase, ms in parts.items() if ms > 0]
+    gpu = run.report.gpu
+    if run.on_gpu and gpu is not None:
+        host_ms = {phase: run.phase(phase).ms for phase in parts}
+        device_ms = sum(
+            min(1.0, ms / host_ms[phase]) * gpu.device_ms.get(phase, 0.0)
+            for phase, ms in parts.items()
+            if host_ms[phase] > 0
+        )
+        edits.append(LessDevice(device_ms))
+    return tuple(edits)
+
+
+# Patterns in the text of a training: its precision, and the kind of model it computes.
+
+
+# Half precision in any form; a script that offers it as an option has considered it.
+HALF = text_pattern(
+    r"autocast|GradScaler|\bamp\b|\bapex\b|_amp\b|\bamp_|\bAMP\b|[fF][pP]_?16|[bB][fF]16|float16|FLOAT16"
+    r"|mixed_precision|half_precision|\.half\(|\bload_in_[48]bit",
+    "autocast", "GradScaler", "amp.", "amp_", "_amp", " amp", "-amp", ".amp", "(amp", '"amp', "'amp", "AMP",
+    "apex", "p16", "p_16", "P16", "f16", "F16", "float16", "FLOAT16", "mixed_precision",
+    "half_precision", ".half(", "load_in_",
+)  # fmt: skip
+# The precision of float32 products is set.
+DECIDED = text_pattern(
+    r"set_float32_matmul_precision|allow_tf32|fp32_precision|\btf32\b|TF32_OVERRIDE",
+    "set_float32_matmul_precision", "tf32", "fp32_precision", "TF32_OVERRIDE",
+)  # fmt: skip
+# Results that need more than float32 do not allow less.
+WIDE = text_pattern(
+    r"torch\.(float64|double|complex\d+)\b|\.double\(\)|set_default_dtype|DoubleTensor",
+    "torch.float64", "torch.double", "torch.complex", ".double()", "set_default_dtype", "DoubleTensor",
+)  # fmt: skip
+_CONVOLUTIONS = text_pattern(
+    r"\bConv2d\(|\bConvTranspose2d\(|torchvision\.models|\bresnet\w*\(|\bsmp\.|efficientnet",
+    "Conv2d(", "ConvTranspose2d(", "torchvision.models", "resnet", "smp.", "efficientnet",
+)  # fmt: skip
+_PRODUCTS = text_pattern(
+    r"[aA]ttention|[tT]ransformer|\bLSTM\b|\bGRU\b|einsum|\bbmm\b|matmul|\.mm\(|\bBert|\bGPT|diffusers|\bvit_",
+    "ttention", "ransformer", "LSTM", "GRU", "einsum", "bmm", "matmul", ".mm(", "Bert", "GPT", "diffusers", "vit_",
+)  # fmt: skip
+_LINEAR = text_pattern(r"\bLinear\(", "Linear(")
+# Reinforcement learning: networks are small, and a step is bound by launches, not by products.
+_AGENT = text_pattern(
+    r"\bgym(nasium)?\b|\benvs?\.(step|reset)\(|[rR]eplay_?[bB]uffer|rollout_buffer",
+    "gym", "env.", "envs.", "eplay", "rollout_buffer",
+)  # fmt: skip
+
+
+def is_agent_training(job: TrainingJob) -> bool:
+    return job.says(_AGENT)
+
+
+def has_large_products(job: TrainingJob) -> bool:
+    """Are there matrix products beside the last layer of a convolutional network? Convolutions use TF32 by default."""
+    return job.says(_PRODUCTS) or (job.says(_LINEAR) and not job.says(_CONVOLUTIONS))

@@ -24,13 +24,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.compute.device import float32_share, gpu_passes_ms, is_gpu_bound, product_share, tf32_factor
-from flatout.problems.compute.precision import DECIDED, HALF, WIDE, has_large_products, is_agent_training
+from flatout.model.edits import Edits, LessStep
+from flatout.problems.compute.device import (
+    DECIDED,
+    HALF,
+    WIDE,
+    float32_share,
+    gpu_passes_ms,
+    has_large_products,
+    is_agent_training,
+    is_gpu_bound,
+    product_share,
+    tf32_factor,
+)
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
 from flatout.records.message import message, verbatim
-from flatout.records.report import Gain
 from flatout.records.source import Fix
 from flatout.source.code import Code
 from flatout.source.syntax.edits import insert_after_imports
@@ -57,7 +66,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     if (float32_share(run) or 0.0) < _MOSTLY:
         return
-    gain = _gain(run)
     yield FoundInRun(
         evidence={
             "matmul_precision": "highest",
@@ -70,17 +78,16 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "co501.cause", tensor_active=gpu.tensor_active, passes_ms=gpu_passes_ms(run), step_ms=run.step_ms
         ),
         change=verbatim(_HIGH),
-        predicted_gain=gain,
+        edits=_edits(run),
     )
 
 
-def _gain(run: Evidence) -> Gain | None:
+def _edits(run: Evidence) -> Edits | None:
     factor = tf32_factor(run)
     if factor is None:
         return None
     part_ms = gpu_passes_ms(run) * (1 - 1 / factor)
-    least, likely, most = (run.step_ms - part_ms * share for share in product_share(run))
-    return by_step(run, least, likely, most, message("co501.gain", passes_ms=gpu_passes_ms(run), factor=factor))
+    return Edits.between((LessStep(part_ms * share),) for share in product_share(run))
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:

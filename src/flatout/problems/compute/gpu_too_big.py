@@ -22,11 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flatout.model.edits import Edits, LessStep
 from flatout.problems.compute.device import is_gpu_bound
 from flatout.problems.found import FoundInRun
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.records.report import Gain
 
 CODE = "CO505"
 REMEDY = "batch.size"
@@ -42,7 +42,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if (gpu.drained_share or 0.0) >= _NEVER_DRAINED or (gpu.util_mean or 0.0) < 80 or not run.samples_per_step:
         return
     times = 2 if gpu.sm_active > _SMALL / 2 else 4
-    gain = _gain(gpu.sm_active, times)
+    # The active part of the time grows with the batch, the rest does not.
+    most = times / (1 + (times - 1) * gpu.sm_active)
+    gains = (1 + part * (most - 1) for part in (0.4, 0.7, 1.0))
     yield FoundInRun(
         evidence={
             "sm_active": round(gpu.sm_active, 3),
@@ -52,12 +54,5 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("co505.cause", util=gpu.util_mean or 0, sm_active=gpu.sm_active),
         change=message("co505.change", more=times * run.samples_per_step, samples=run.samples_per_step),
-        predicted_gain=gain,
+        edits=Edits.between((LessStep(run.step_ms * (1 - 1 / gain)),) for gain in gains),
     )
-
-
-def _gain(active: float, times: int) -> Gain:
-    """So many times the batch: the active part of the time grows with it, the rest does not."""
-    mid = times / (1 + (times - 1) * active)
-    method = message("co505.gain", times=times, longer=1 + (times - 1) * active)
-    return Gain(low=1 + 0.4 * (mid - 1), mid=1 + 0.7 * (mid - 1), high=mid, method=method)

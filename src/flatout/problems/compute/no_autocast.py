@@ -27,20 +27,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from flatout.model.edits import Edits, LessStep
 from flatout.problems.compute.device import (
+    HALF,
+    WIDE,
     bf16_factor,
     float32_share,
     gpu_passes_ms,
+    is_agent_training,
     is_gpu_bound,
     needed_shares,
     unit_activity,
 )
-from flatout.problems.compute.precision import HALF, WIDE, is_agent_training
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
 from flatout.records.message import message, verbatim
-from flatout.records.report import Gain
 from flatout.records.source import Fix
 from flatout.source.code import Code
 from flatout.source.syntax.edits import add_keyword
@@ -69,7 +70,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     if (float32_share(run) or 0.0) < _MOSTLY or run.live_torch.get("default_dtype") not in (None, "float32"):
         return
-    gain = _gain(run, gpu.tensor_active or 0.0)
     yield FoundInRun(
         evidence={
             "float32_share": round(float32_share(run) or 0.0, 3),
@@ -78,11 +78,11 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("co502.cause", tensor_active=gpu.tensor_active),
         change=message("co502.change"),
-        predicted_gain=gain,
+        edits=_edits(run, gpu.tensor_active or 0.0),
     )
 
 
-def _gain(run: Evidence, active: float) -> Gain | None:
+def _edits(run: Evidence, active: float) -> Edits | None:
     factor = bf16_factor(run)
     if factor is None:
         return None
@@ -94,14 +94,12 @@ def _gain(run: Evidence, active: float) -> Gain | None:
     rest_ms = passes_ms - products_ms
     saved_ms = products_ms * (1 - 1 / factor)
     more_ms = rest_ms * (1 - 1 / _REST_FASTER)
-    mid_ms = run.step_ms - (saved_ms + more_ms) * min(1.0, run.step_ms / _SHORT_MS)
-    method = message(
-        "co502.gain", products_ms=products_ms, step_ms=run.step_ms, factor=factor, rest_factor=_REST_FASTER
-    )
-    return by_step(run, run.step_ms - 0.5 * saved_ms, mid_ms, run.step_ms - passes_ms * (1 - 1 / factor), method)
+    likely_ms = (saved_ms + more_ms) * min(1.0, run.step_ms / _SHORT_MS)
+    best = (LessStep(passes_ms * (1 - 1 / factor)),)
+    return Edits((LessStep(likely_ms),), worst=(LessStep(0.5 * saved_ms),), best=best)
 
 
-def _by_counters(run: Evidence) -> Gain | None:
+def _by_counters(run: Evidence) -> Edits | None:
     """From how long memory and tensor cores are active, where the card counts both."""
     active, part = unit_activity(run), needed_shares(run)
     if active is None or part is None:
@@ -110,17 +108,9 @@ def _by_counters(run: Evidence) -> Gain | None:
     passes_ms = gpu_passes_ms(run) * min(1.0, run.step_ms / _SHORT_MS)
     least = (memory + tensor / _TENSOR_SHORTER) / sum(active)
     likely = (memory / _MEMORY_SHORTER + tensor / _TENSOR_SHORTER) / sum(active)
-    method = message(
-        "co502.gain_counters",
-        passes_ms=gpu_passes_ms(run),
-        memory_active=memory,
-        tensor_active=tensor,
-        memory_factor=_MEMORY_SHORTER,
-        tensor_factor=_TENSOR_SHORTER,
-    )
     # At best the kernels for bf16 are also the better chosen ones.
-    low_ms, mid_ms, high_ms = (run.step_ms - passes_ms * (1 - share) for share in (least, likely, likely * part[1]))
-    return by_step(run, low_ms, mid_ms, high_ms, method)
+    shares = (least, likely, likely * part[1])
+    return Edits.between((LessStep(passes_ms * (1 - share)),) for share in shares)
 
 
 _KEYWORDS = {"lightning": 'precision="bf16-mixed"', "transformers": "bf16=True"}

@@ -29,12 +29,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from flatout.model.edits import Edits, LessStep
 from flatout.problems.compute.device import gpu_passes_ms, is_gpu_bound
 from flatout.problems.found import FoundInRun, FoundInSource, where_written
-from flatout.problems.prediction import by_step, feed_ms
 from flatout.records.evidence import Evidence, Padding
 from flatout.records.message import message
-from flatout.records.report import Gain
 from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.flow.guards import is_evaluation
@@ -49,8 +48,10 @@ _MUCH = 0.25
 _BIND, _COMPUTED = 0.5, 0.5
 # A GPU that is filled less takes as long for fewer places.
 _FILLED = 0.25
-# Of what sorting saves by the lengths seen, that is promised.
+# Of what the change saves by the lengths seen, what it saves at least: small operations take as long for fewer places.
 _CAUTIOUS = 0.5
+# Trimming alone is proposed where no more than this is left of what is computed.
+_MOSTLY = 0.95
 _LEAVES_IT_OUT = re.compile(
     r"pack_padded_sequence|pack_sequence|cu_seqlens|varlen|unpad|torch\.nested|\bnested_tensor\(|DataCollatorWithFlattening"
 )
@@ -62,8 +63,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     if any(_LEAVES_IT_OUT.search(text) for text in run.files.values()):
         return
-    gain = _gain(run, padding)
-    use, trimmed = run.training_loader, (1 - padding.share) / (1 - padding.share_if_trimmed)
+    use, trims = run.training_loader, _trims(padding)
     yield FoundInRun(
         location=None if use is None else use.made_at,
         evidence={
@@ -82,8 +82,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             passes_ms=_passes_ms(run),
             step_ms=run.step_ms,
         ),
-        change=message("co507.change_trim" if trimmed < 0.95 else "co507.change"),
-        predicted_gain=gain,
+        change=message("co507.change_trim" if trims else "co507.change"),
+        edits=_edits(run, padding),
     )
 
 
@@ -98,15 +98,18 @@ def _passes_bind(run: Evidence) -> bool:
     return _passes_ms(run) >= _BIND * run.step_ms
 
 
-def _gain(run: Evidence, padding: Padding) -> Gain | None:
-    text = 1 - padding.share
-    in_order = text / (1 - padding.share_if_sorted)
+def _trims(padding: Padding) -> bool:
+    """Is it enough to say that each batch is to be padded to its own longest sequence?"""
+    return (1 - padding.share) / (1 - padding.share_if_trimmed) < _MOSTLY
 
-    def step_ms(places: float) -> float:
-        return max(run.step_ms - _passes_ms(run) * (1 - places), feed_ms(run))
 
-    method = message("co507.gain", passes_ms=_passes_ms(run), sorted=in_order, rows=padding.rows, unpadded=text)
-    return by_step(run, step_ms(1 - _CAUTIOUS * (1 - in_order)), step_ms(in_order), step_ms(text), method)
+def _edits(run: Evidence, padding: Padding) -> Edits:
+    """What the change saves that is proposed; at best sorted batches as well, or no padding at all."""
+    text, trims = 1 - padding.share, _trims(padding)
+    trimmed, in_order = (text / (1 - share) for share in (padding.share_if_trimmed, padding.share_if_sorted))
+    left = (trimmed, in_order) if trims else (in_order, text)
+    parts = (_CAUTIOUS * (1 - left[0]), 1 - left[0], 1 - left[1])
+    return Edits.between((LessStep(_passes_ms(run) * part),) for part in parts)
 
 
 # Where the sequences of a training are filled up to one fixed length.

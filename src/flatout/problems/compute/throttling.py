@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flatout.model.edits import Edits, LessStep
+from flatout.model.prediction import predict
 from flatout.problems.compute.device import is_gpu_bound
 from flatout.problems.found import FoundInRun
-from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence, GpuState
 from flatout.records.message import message, verbatim
-from flatout.records.report import Gain
 
 CODE = "CO504"
 # Names of `records.sample.THROTTLE_REASONS`.
@@ -39,7 +39,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     worst = max(run.gpus, key=_throttled_share, default=None)
     if not run.on_gpu or worst is None or _throttled_share(worst) < _OFTEN:
         return
-    gain = _gain(run, worst)
+    edits = _edits(run, worst)
     reasons = sorted((name for name in worst.throttled if name != _POWER_CAP), key=lambda name: -worst.throttled[name])
     yield FoundInRun(
         evidence={
@@ -61,8 +61,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             best_clock_mhz=worst.best_clock_mhz or 0,
         ),
         change=message("co504.change_cooling" if _HOT.intersection(reasons) else "co504.change_power"),
-        predicted_gain=gain,
-        severity=None if gain is not None else "medium",
+        edits=edits,
+        severity=None if edits is not None else "medium",
     )
 
 
@@ -71,11 +71,10 @@ def _throttled_share(state: GpuState) -> float:
     return max((share for name, share in state.throttled.items() if name != _POWER_CAP), default=0.0)
 
 
-def _gain(run: Evidence, worst: GpuState) -> Gain | None:
+def _edits(run: Evidence, worst: GpuState) -> Edits | None:
     if not is_gpu_bound(run) or not worst.slowed_clock_mhz or not worst.best_clock_mhz:
         return None
     slowed_ms = _throttled_share(worst) * (run.device_busy_ms or run.step_ms)
     saved_ms = slowed_ms * max(0.0, 1 - worst.slowed_clock_mhz / worst.best_clock_mhz)
-    after_ms = run.step_ms - min(saved_ms, 0.9 * run.step_ms)
-    method = message("co504.gain", best_clock_mhz=worst.best_clock_mhz, clock_mhz=worst.slowed_clock_mhz)
-    return by_step(run, 0.5 * (run.step_ms + after_ms), after_ms, after_ms, method)
+    edits = Edits((LessStep(saved_ms),), worst=(LessStep(0.5 * saved_ms),))
+    return edits if predict(run, edits) is not None else None

@@ -1,13 +1,15 @@
-"""Loader settings that the user can set and that never reach the training loader."""
+"""Settings that the user made, or can make, and that never arrived. Shared by the problems of config."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flatout.records.message import message
+from flatout.records.evidence import Setting, Value
+from flatout.records.message import Message, message, verbatim
 from flatout.source.code import Code
 from flatout.source.flow.values import Values
 from flatout.source.project.settings import is_settings_name
@@ -15,7 +17,9 @@ from flatout.source.syntax.config_files import torch_setting
 from flatout.source.syntax.module import Function
 from flatout.source.syntax.nodes import is_call
 from flatout.source.training.job_settings import DeclaredSetting, JobSettings
-from flatout.source.training.loaders import Loader, Setting, accepts_setting, loader_argument, loader_setting
+from flatout.source.training.loaders import Loader, accepts_setting, loader_argument, loader_setting
+from flatout.source.training.loaders import Setting as LoaderSetting
+from flatout.words import english
 
 # Settings with torch's defaults.
 _DEFAULTS: dict[str, Any] = {
@@ -133,7 +137,7 @@ def _is_plausible(name: str, value: Any) -> bool:
     return isinstance(value, wanted) and isinstance(value, bool) == (wanted is bool)
 
 
-def _ignored_parameter(name: str, loader: Loader, state: Setting, values: Values) -> DeclaredSetting | None:
+def _ignored_parameter(name: str, loader: Loader, state: LoaderSetting, values: Values) -> DeclaredSetting | None:
     """A parameter of the function that makes the loader which is never read."""
     function = loader.function
     plain = function.definition
@@ -180,3 +184,53 @@ def _loaders_alike(loader: Loader, missed: tuple[IgnoredSetting, ...], group: Jo
             if other is not loader and isinstance(given, ast.Constant) and given.value == ignored.value:
                 yield other
                 break
+
+
+# In a run: configured against live, item by item.
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    setting: Setting
+    live: Value
+
+    @property
+    def item(self) -> str:
+        return self.setting.name
+
+
+def place(setting: Setting) -> Message:
+    """Where it is configured."""
+    if setting.location is None:
+        return message("config.on_command_line", option=setting.written)
+    file = os.path.basename(setting.location.file)
+    line = setting.location.line
+    return verbatim(f"{file}:{line}" if line else f"{file}: {setting.written}")
+
+
+def evidence(found: Sequence[Difference]) -> dict[str, float | int | str]:
+    """Every item with both values and where the first comes from, and all of them as a table."""
+    values: dict[str, float | int | str] = {}
+    for differs in found:
+        values[f"{differs.item}_configured"] = _as_text(differs.setting.value)
+        values[f"{differs.item}_live"] = _as_text(differs.live)
+        values[f"{differs.item}_configured_at"] = english(place(differs.setting))
+    rows = [f"{differs.item} | {_as_text(differs.setting.value)} | {_as_text(differs.live)}" for differs in found]
+    return {**values, "table": "\n".join(["item | configured | live", *rows])}
+
+
+def describe(found: Sequence[Difference]) -> tuple[Message, ...]:
+    return tuple(
+        message(
+            "config.difference",
+            setting=differs.item,
+            configured=_as_text(differs.setting.value),
+            live=_as_text(differs.live),
+        )
+        for differs in found
+    )
+
+
+def _as_text(value: Value) -> int | float | str:
+    # JSON and tables say true and false in words, so that 1 and true do not look alike.
+    return str(value).lower() if isinstance(value, bool) else value

@@ -29,19 +29,25 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from flatout.problems.config.differences import Difference, describe, evidence
-from flatout.problems.config.ignored_settings import IgnoredSetting, IgnoredSettings, find_ignored_settings
-from flatout.problems.found import FoundInRun, FoundInSource, join_words
-from flatout.problems.input.symptoms import is_count, live_workers_if_missing
-from flatout.problems.input.throughput import (
+from flatout.model.edits import Edits, Workers
+from flatout.model.prediction import predict
+from flatout.problems.config.ignored_settings import (
+    Difference,
+    IgnoredSetting,
+    IgnoredSettings,
+    describe,
+    evidence,
+    find_ignored_settings,
+)
+from flatout.problems.found import WORTH, FoundInRun, FoundInSource, join_words
+from flatout.problems.input.loading import (
     BUSY,
     busy_share,
-    epoch_start_ms,
-    gain_with_workers,
+    is_count,
+    live_workers_if_missing,
     steady_wait_ms,
     workers_for,
 )
-from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence, LoaderUse, Value
 from flatout.records.message import Message, message
 from flatout.records.source import Edit, Fix, Related
@@ -49,6 +55,7 @@ from flatout.source.code import Code
 from flatout.source.syntax.edits import add_keyword, replace_node
 
 CODE = "CF801"
+HIDES = True
 REMEDY = None
 _LEAST_GAIN = 1.01
 
@@ -61,16 +68,16 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not found:
         return
     workers = _workers(run, use, found)
-    gain = gain_with_workers(run, use, workers, epoch_start_ms(run)) if workers > use.workers else None
-    gain = gain if gain is not None and gain.mid >= _LEAST_GAIN else None
-    is_worth = gain is not None
+    edits = Edits((Workers(workers),)) if workers > use.workers else None
+    gain = predict(run, edits) if edits is not None else None
+    is_worth = gain is not None and gain.mid >= _LEAST_GAIN
     yield FoundInRun(
         severity=None if is_worth else "low",
         location=use.made_at,
         evidence=evidence(found) | ({"workers": workers} if is_worth else {}),
         cause=message("cf801.cause", differences=describe(found)),
         change=_change(run, found),
-        predicted_gain=gain,
+        edits=edits if is_worth else None,
         remedy="loader.workers" if is_worth else None,
     )
 

@@ -35,7 +35,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from flatout.problems.config.differences import Difference, describe, evidence, place
+from flatout.problems.config.ignored_settings import Difference, describe, evidence, place
 from flatout.problems.found import FoundInRun, FoundInSource, join_words
 from flatout.records.evidence import Evidence, Value
 from flatout.records.message import Message, message, verbatim

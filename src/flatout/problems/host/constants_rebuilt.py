@@ -30,10 +30,10 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from flatout.model.edits import Edits, LessHost
 from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
 from flatout.problems.host.constant_statements import ConstantStatement, find_constants, find_constants_in
 from flatout.problems.hot_lines import host_lines, place_name
-from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.report import Location
@@ -86,8 +86,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     copy_ms = min(sum(cost.copy_ms for cost in costs), run.phase("h2d").ms)
     if not costs or host_ms + copy_ms < _WORTH * run.step_ms:
         return
-    method = message("ho408.gain", host_ms=host_ms, copy_ms=copy_ms, step_ms=run.step_ms)
-    gain = by_sparing_host(run, host_ms + copy_ms, method)
     worst = max(costs, key=lambda cost: cost.ms)
     lines = ", ".join(f"{place_name(cost.location)} {cost.ms:.2g} ms" for cost in costs[:5])
     yield FoundInRun(
@@ -99,7 +97,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("ho408.cause", ms=host_ms + copy_ms, step_ms=run.step_ms, line=place_name(worst.location)),
         change=message("ho408.change", lines=lines),
-        predicted_gain=gain,
+        edits=Edits((LessHost(host_ms, "forward"), LessHost(copy_ms, "h2d", is_sampled=False))),
     )
 
 

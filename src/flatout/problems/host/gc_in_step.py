@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flatout.model.edits import Edits, LessHost
 from flatout.problems.found import FoundInRun, FoundInSource, fix_by_deleting, found_in_step, step_of
 from flatout.problems.hot_lines import host_lines, lines_in, text_at
-from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
 from flatout.source.code import Code
@@ -55,16 +55,14 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     is_seldom = run.collecting_share is not None and run.collecting_share < _EVERY_FEW
     if saved_ms < _WORTH * run.step_ms or (asked and not empty_ms and is_seldom):
         return
-    method_id = "ho404.gain_refill" if empty_ms else "ho404.gain"
-    method = message(method_id, step_ms=run.step_ms, gc_ms=gc_ms, empty_ms=empty_ms)
-    gain = by_sparing_host(run, saved_ms, method)
     worst = emptying[0] if emptying and empty_ms > gc_ms else collecting
     yield FoundInRun(
         location=None if worst is None else worst.location,
         evidence={"gc_ms_per_step": round(gc_ms, 2), "empty_cache_ms_per_step": round(empty_ms, 2)},
         cause=_cause(run, gc_ms, empty_ms, asked),
         change=_change(empty_ms > gc_ms, asked),
-        predicted_gain=gain,
+        # The collector tells when it runs; only what `empty_cache` takes is known by looks.
+        edits=Edits((LessHost(saved_ms, "gc", is_sampled=empty_ms > 0),)),
     )
 
 

@@ -25,13 +25,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from flatout.model.edits import Edits, LessHost, LessStep
+from flatout.model.measured import device_work_ms
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.host.launch_bound import DRY, PASSES, WORTH_LAUNCHING
 from flatout.problems.hot_lines import host_lines
-from flatout.problems.prediction import by_sparing_host, by_step, device_work_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
-from flatout.records.report import Gain
 from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.flow.guards import walk_main_path
@@ -57,7 +57,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     loss = _loss_by_recompiling(run, later) if later >= _STILL_COMPILING else _loss_by_breaks(run, breaks)
     if loss is None:
         return
-    gain, cause, change = loss
+    edits, cause, change = loss
     yield FoundInRun(
         # The line of the forward pass under which the compiler was seen most.
         location=next((line.location for line in host_lines(run) if later >= _STILL_COMPILING), None),
@@ -69,12 +69,12 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=cause,
         change=change,
-        predicted_gain=gain,
+        edits=edits,
     )
 
 
-# What a removal gains, the cause, and the change.
-_Loss = tuple[Gain, Message, Message]
+# What goes with it, the cause, and the change.
+_Loss = tuple[Edits, Message, Message]
 
 
 def _loss_by_recompiling(run: Evidence, later: int) -> _Loss | None:
@@ -102,13 +102,18 @@ def _loss_by_recompiling(run: Evidence, later: int) -> _Loss | None:
         cause = message("ho407.cause_median", compilations=later, step_ms=run.step_ms, median_ms=left_ms)
     if run.step_ms < _LONGER * left_ms:
         return None
-    method = message("ho407.gain_recompiled", step_ms=run.step_ms, left_ms=left_ms)
-    gain = by_step(run, 0.5 * (run.step_ms + left_ms), left_ms, left_ms, method)
-    return None if gain is None else (gain, cause, message("ho407.change_recompiled"))
+    spared_ms = run.step_ms - left_ms
+    edits = Edits((LessStep(spared_ms),), worst=(LessStep(0.5 * spared_ms),))
+    return edits, cause, message("ho407.change_recompiled")
 
 
 def _compile_ms(run: Evidence, steps: int) -> float | None:
-    """Of compiling in a mean step: what a frame took, times the frames a step; None where torch does not tell."""
+    """Of compiling in a mean step; None where torch does not tell.
+
+    Older recordings know only what a frame took, and the frames of the whole run.
+    """
+    if run.compile_ms is not None:
+        return run.compile_ms
     told = [state for state in run.torch_states if state.get("compile_s") is not None]
     if len(told) < 2:
         return None
@@ -127,9 +132,9 @@ def _loss_by_breaks(run: Evidence, breaks: int) -> _Loss | None:
     idle_ms = passes_ms - work_ms
     if idle_ms < WORTH_LAUNCHING * run.step_ms:
         return None
-    gain = by_sparing_host(run, 0.5 * idle_ms, message("ho407.gain_breaks", idle_ms=idle_ms))
+    edits = Edits((LessHost(0.5 * idle_ms, is_sampled=False),))
     cause = message("ho407.cause_breaks", breaks=breaks, idle_ms=idle_ms, step_ms=run.step_ms)
-    return None if gain is None else (gain, cause, message("ho407.change_breaks"))
+    return edits, cause, message("ho407.change_breaks")
 
 
 # What is certainly given to torch.compile, and what in it the compiler cannot follow.

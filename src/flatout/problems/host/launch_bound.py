@@ -25,14 +25,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flatout.model.edits import Edits, LessHost
+from flatout.model.measured import device_work_ms
 from flatout.problems.found import FoundInRun
-from flatout.problems.prediction import by_step, device_work_ms, feed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import message, verbatim
 
 CODE = "HO401"
 REMEDY = "compile.model"
-COMES_FROM = ("HO402", "HO403", "HO404", "HO405", "HO406", "HO407", "SY304", "TR202", "CO512")
+COMES_FROM = (
+    *("HO402", "HO403", "HO404", "HO405", "HO406", "HO407", "HO411"),
+    *("SY304", "SY305", "TR202", "CO512", "CO520"),
+)
 # From this share of looks on, a device that has nothing in its queue follows the host.
 DRY = 0.5
 # Idle time between launches, as a share of the step: below it neither compiling nor a graph is worth its trouble.
@@ -40,7 +44,7 @@ WORTH_LAUNCHING = 0.15
 PASSES = ("forward", "backward", "optimizer")
 # Of the time in which the device waits for launches, fusion removes about half; graphs of the passes alone removed 65%
 # of it on an H200, and one of the whole step would nearly all.
-_CAUTIOUS, _LIKELY, _REPLAYED = 0.25, 0.6, 0.95
+_SPARED = (0.25, 0.6, 0.95)
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -53,10 +57,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     idle_ms = passes_ms - work_ms
     if idle_ms < WORTH_LAUNCHING * run.step_ms:
         return
-    low_ms, mid_ms, high_ms = (
-        max(run.step_ms - part * idle_ms, work_ms, feed_ms(run)) for part in (_CAUTIOUS, _LIKELY, _REPLAYED)
-    )
-    gain = by_step(run, low_ms, mid_ms, high_ms, message("ho401.gain", passes_ms=passes_ms, work_ms=work_ms))
     compiled = bool(run.live_torch.get("compiled"))
     yield FoundInRun(
         evidence={
@@ -68,5 +68,5 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("ho401.cause", passes_ms=passes_ms, step_ms=run.step_ms, work_ms=work_ms),
         change=verbatim('torch.compile(model, mode="reduce-overhead")') if compiled else message("ho401.change"),
-        predicted_gain=gain,
+        edits=Edits.between((LessHost(part * idle_ms, is_sampled=False),) for part in _SPARED),
     )

@@ -24,10 +24,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flatout.problems.found import FoundInRun, FoundInSource, step_of
+from flatout.model.edits import Edits, LessDevice, LessHost
+from flatout.model.prediction import predict
+from flatout.problems.found import WORTH, FoundInRun, FoundInSource, step_of
 from flatout.problems.host.optimizers import FUSED, Optimizer, ParameterUpdate, find_optimizers, find_updates
 from flatout.problems.hot_lines import host_lines, lines_in, text_at
-from flatout.problems.prediction import WORTH, by_sparing_host
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message, verbatim
 from flatout.records.report import Location
@@ -67,8 +68,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         # What calling so many of them takes outside of their steps: the loops around `step` and `zero_grad`.
         around = [c for c in host_lines(run) if c.location == _line(run) or "zero_grad" in text_at(run, c.location)]
         saved_ms += 0.9 * sum(line.ms for line in around)
-    method = message("ho403.gain", phase_ms=phase_ms, saved_ms=saved_ms)
-    gain = by_sparing_host(run, saved_ms, method, device_ms=spared_ms)
+    edits = Edits((LessHost(saved_ms, "optimizer", is_sampled=False), LessDevice(spared_ms)))
+    gain = predict(run, edits)
     if gain is None or (how == "foreach" and gain.mid < _WORTH_FUSING):
         return
     yield FoundInRun(
@@ -83,7 +84,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=_cause(run, how, name, int(optimizer.get("params") or 0)),
         change=_change(how, name, fuses),
-        predicted_gain=gain,
+        edits=edits,
     )
 
 

@@ -26,14 +26,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.host.with_blocks import find_around_training
+from flatout.problems.hot_lines import find_around_training
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
+from flatout.records.report import Location
 from flatout.source.code import Code
 from flatout.source.flow.guards import walk_main_path
-from flatout.source.syntax.module import Function, Module, full_name
+from flatout.source.syntax.module import Function, Module, full_name, parse_text
 from flatout.source.syntax.nodes import LOOPS, argument, dotted_name, has_star_arguments, is_call, walk_body
 
 CODE = "HO406"
@@ -43,7 +45,9 @@ _PROFILERS = ("profiler.profile", "profile", "profiler.emit_nvtx", "emit_nvtx")
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     opened = find_around_training(run, _opens)
     if opened is None:
-        return
+        if not _is_left_on(run):
+            return
+        opened = _find_call(run)
     yield FoundInRun(
         severity="medium",
         location=opened,
@@ -54,10 +58,25 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     )
 
 
-def _opens(call: ast.Call, imported: set[str]) -> bool:
+def _is_left_on(run: Evidence) -> bool:
+    """Was it seen at work when the run was last looked at, and never seen to end before that?"""
+    seen = [bool(state.get("profiler_enabled")) for state in run.torch_states]
+    return bool(seen) and seen[-1] and not any(on and not then for on, then in pairwise(seen))
+
+
+def _find_call(run: Evidence) -> Location | None:
+    """Where a profiler is made, in the files that take part in the training."""
+    for file, text in run.files.items():
+        module = parse_text(text)
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Call) and full_name(node.func, module) in _OF_TORCH:
+                return Location(file, node.lineno)
+    return None
+
+
+def _opens(call: ast.Call, name: str) -> bool:
     """Does this open a profiler for all that is in its body?"""
-    name = ast.unparse(call.func)
-    if not (name.split(".")[0] in imported or name.startswith("torch.")) or not name.endswith(_PROFILERS):
+    if not name.endswith(_PROFILERS):
         return False
     given = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
     first = ast.unparse(call.args[0]) if call.args else ""

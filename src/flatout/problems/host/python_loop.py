@@ -26,58 +26,52 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from flatout.model.edits import Edits, LessDevice, LessHost
+from flatout.model.measured import device_work_ms
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
-from flatout.problems.hot_lines import host_lines, lines_in, place_name
-from flatout.problems.prediction import by_sparing_host, device_work_ms
+from flatout.problems.hot_lines import LOOP, HotLoop, find_hot_loops, host_lines, is_of_loop, lines_in, place_name
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.records.report import LineCost, Location
+from flatout.records.report import Location
 from flatout.source.code import Code, call_path
-from flatout.source.loops import TextLoop, find_text_loops
-from flatout.source.syntax.module import parse_text
+from flatout.source.loops import find_text_loops
 from flatout.source.syntax.nodes import bound_names, dotted_name, is_call, names_in
 from flatout.source.training.regions import Region
 
 CODE = "HO402"
 REMEDY = "memo.function"
 COMES_FROM = ("CA604", "HO405", "IN109", "SY304")
+# Where it goes through what is printed, or gives a module all elements so far.
+COMES_FROM_HERE = ("CA605", "CO520")
 _WORTH = 0.05
 # From this share of looks on, the device follows the host.
 _DRY = 0.3
-# What vectorising a loop saves of its time: more where the iterations were smaller.
-_SAVED = {"elements": 0.88, "samples": 0.85, "parameters": 0.7}
-_SAVED_IF_HEAVY = 0.5
 # Of its forward pass: a backward that takes longer has more to go through.
 _LONGEST_BACKWARD = 2.5
 _SHORT_LOOP = 6
 _COUNTED = ("range", "enumerate", "product")
 
 
-@dataclass(frozen=True, slots=True)
-class _Hot:
-    loop: TextLoop
-    lines: list[LineCost]
-
-    @property
-    def ms(self) -> float:
-        return sum(line.ms for line in self.lines)
-
-
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if run.on_gpu and (run.drained_share or 0.0) < _DRY:
         return  # the host is ahead: what it does there costs nothing
-    hot = _find_hottest_loop(run)
+    found = find_hot_loops(run, host_lines(run), lines_in(run, "backward", "optimizer", "data"))
+    hot = max((hot for hot in found if not _is_kept(run, hot)), key=lambda hot: hot.ms, default=None)
     if hot is None or hot.ms < _WORTH * run.step_ms:
         return
     part = hot.ms / run.step_ms
     again_ms = _again_ms(run, hot)
-    saved_ms = (hot.ms + again_ms) * (_SAVED_IF_HEAVY if hot.loop.heavy else _SAVED[hot.loop.kind])
     # The device follows the host here: the loop's kernels are as large a part of its work.
     kernels_ms = part * (device_work_ms(run) or 0.0)
-    method = message("ho402.gain", loop_ms=hot.ms, step_ms=run.step_ms, backward_ms=again_ms, saved_ms=saved_ms)
-    gain = by_sparing_host(run, saved_ms, method, device_ms=kernels_ms)
+    edits = Edits.between(
+        (
+            LessHost(hot.ms * saved, hot.lines[0].phase, of_model=again_ms > 0),
+            LessHost(again_ms * saved, "backward", of_model=True),
+            LessDevice(kernels_ms),
+        )
+        for saved in (1.0 - left for left in hot.left())
+    )
     worst = hot.lines[0]
     # The head of a short loop, as it is random which of its lines was sampled most; else the most expensive line.
     place = worst.location
@@ -88,7 +82,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "loop_ms_per_step": round(hot.ms, 2),
             "loop_share": round(part, 3),
             "loop_backward_ms_per_step": round(again_ms, 2),
-            "loop_lines": f"{hot.loop.first}-{hot.loop.last}",
+            LOOP: f"{hot.loop.first}-{hot.loop.last}",
             "function": worst.function,
         },
         cause=message(
@@ -100,15 +94,20 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             step_ms=run.step_ms,
         ),
         change=message("ho402.change", first=hot.loop.first, last=hot.loop.last, kind=kind),
-        predicted_gain=gain,
+        edits=edits,
     )
 
 
-def _again_ms(run: Evidence, hot: _Hot) -> float:
+def _again_ms(run: Evidence, hot: HotLoop) -> float:
     """What autograd takes for the iterations of a loop that sums up a loss, or makes a result part by part.
 
-    As large a part of backward as the loop is of forward, if the rest of forward is too short for this backward.
+    Where no window saw which operations the loop's lines made: as large a part of backward as the loop is of forward,
+    if the rest of forward is too short for this backward.
     """
+    file = hot.lines[0].location.file
+    linked = [op for op in run.op_costs if op.location.file == file and is_of_loop(op, hot.loop, run.files[file])]
+    if linked and all(op.backward_ms is not None for op in linked):
+        return sum(op.backward_ms or 0.0 for op in linked)
     forward_ms, backward_ms = run.phase("forward").ms, run.phase("backward").ms
     rest_ms = max(0.0, forward_ms - hot.ms)
     # What a forward pass fills in part by part is on the graph; targets that are computed so are not.
@@ -118,29 +117,7 @@ def _again_ms(run: Evidence, hot: _Hot) -> float:
     return backward_ms * min(1.0, hot.ms / forward_ms)
 
 
-def _find_hottest_loop(run: Evidence) -> _Hot | None:
-    lines = host_lines(run)
-    found = []
-    for file, text in run.files.items():
-        here = [line for line in lines if line.location.file == file]
-        if not here:
-            continue
-        stepping = [line for line in lines_in(run, "backward", "optimizer", "data") if line.location.file == file]
-        known = [
-            loop
-            for loop in find_text_loops(text)
-            # Not the training loop itself, told by what it calls or by lines of it that train.
-            if not loop.trains
-            and not any(loop.holds(line.location.line) or line.function in loop.calls for line in stepping)
-            and loop.kind != "other"
-        ]
-        for loop in known:
-            if not any(outer is not loop and outer.first <= loop.first and loop.last <= outer.last for outer in known):
-                found.append(_Hot(loop, [line for line in here if _belongs(line, loop, text)]))
-    return max((hot for hot in found if hot.lines and not _is_kept(run, hot)), key=lambda hot: hot.ms, default=None)
-
-
-def _is_kept(run: Evidence, hot: _Hot) -> bool:
+def _is_kept(run: Evidence, hot: HotLoop) -> bool:
     """Its results are kept: lines are of the whole run, and the time at these is of the first epoch."""
     kept = [
         remedy
@@ -149,15 +126,6 @@ def _is_kept(run: Evidence, hot: _Hot) -> bool:
     ]
     names = {name.rpartition(":")[2].rpartition(".")[2] for remedy in kept for name in str(remedy.value).split(",")}
     return hot.lines[0].function in names
-
-
-def _belongs(line: LineCost, loop: TextLoop, text: str) -> bool:
-    """Is the line in the loop, or in a function of the file that the loop calls?"""
-    number = line.location.line
-    if loop.holds(number):
-        return True
-    called = [function.definition for function in parse_text(text).functions if function.name in loop.calls]
-    return any(plain is not None and plain.lineno <= number <= (plain.end_lineno or 0) for plain in called)
 
 
 def find_element_loops(code: Code) -> Iterator[tuple[Region, ast.For]]:

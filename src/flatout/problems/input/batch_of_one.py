@@ -26,10 +26,9 @@ from collections.abc import Iterator
 from flatout.problems.found import FoundInSource
 from flatout.records.message import message
 from flatout.source.code import Code
-from flatout.source.epochs import find_loops_over
+from flatout.source.loops import find_loops_over
 from flatout.source.syntax.nodes import called_name, has_star_arguments, is_call
-from flatout.source.training.datasets import Dataset
-from flatout.source.training.loaders import Loader, is_in_memory, loader_argument
+from flatout.source.training.loaders import Dataset, Loader, is_in_memory, loader_argument
 
 CODE = "IN116"
 # One sample is a whole world in these.

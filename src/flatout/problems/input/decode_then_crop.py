@@ -25,27 +25,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from flatout.model.edits import Edits
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import place_name
 from flatout.problems.input.crops import Cropped, find_crops
-from flatout.problems.input.symptoms import sample_lines
-from flatout.problems.input.throughput import batch_ms, gain_by_cheaper, has_busy_workers, starving_loader
-from flatout.records.evidence import Evidence, LoaderUse
+from flatout.problems.input.loading import Feed, cheaper_batches, sample_bound_feed, sample_lines
+from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.records.report import Gain, LineCost, Location
+from flatout.records.report import LineCost, Location
 from flatout.source.code import Code
 from flatout.source.syntax.module import Module
-from flatout.source.training.datasets import Dataset
+from flatout.source.training.loaders import Dataset
 
 CODE = "IN113"
 # Of a sample's time, in lines whose result is cropped.
 _LARGE_PART = 0.3
 # More than this is kept: cropping first would save little.
 _MOST_KEPT = 0.6
-# Where the text does not say how much is kept: at worst, expected, at best.
-_KEPT_AT_WORST, _KEPT, _KEPT_AT_BEST = 0.75, 0.5, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +57,14 @@ class _Wasted:
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    use = starving_loader(run)
-    if use is None or use.cost is None:
+    feed = sample_bound_feed(run)
+    wasted = _most_wasted(run) if feed is not None else None
+    if feed is None or wasted is None or wasted.ms < _LARGE_PART * feed.sample_ms:
         return
-    if use.workers and not has_busy_workers(run, use):
+    kept, dearest = wasted.cropped.kept, wasted.lines[0]
+    if kept is not None and kept > _MOST_KEPT:
         return
-    wasted = _most_wasted(run)
-    if wasted is None or wasted.ms < _LARGE_PART * (use.sample_ms or 0.0):
-        return
-    kept = wasted.cropped.kept
-    gain = _gain(run, use, wasted) if kept is None or kept <= _MOST_KEPT else None
-    dearest = wasted.lines[0]
-    crop_at, sample_ms = place_name(wasted.cropped.location), use.sample_ms or 0.0
+    crop_at, sample_ms = place_name(wasted.cropped.location), feed.sample_ms
     cause = message("in113.cause", wasted_ms=wasted.ms, sample_ms=sample_ms, place=crop_at)
     yield FoundInRun(
         location=dearest.location,
@@ -79,11 +73,11 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "sample_ms": round(sample_ms, 3),
             "crop_at": crop_at,
             "kept_share": "not known" if kept is None else round(kept, 3),
-            "num_workers": use.workers,
+            "num_workers": feed.use.workers,
         },
         cause=cause if kept is None else message("in113.cause_kept", cause=cause, kept_share=kept),
         change=message("in113.change", place=place_name(dearest.location)),
-        predicted_gain=gain,
+        edits=_edits(feed, wasted),
     )
 
 
@@ -98,18 +92,12 @@ def _most_wasted(run: Evidence) -> _Wasted | None:
     return max(found, key=lambda wasted: wasted.ms, default=None)
 
 
-def _gain(run: Evidence, use: LoaderUse, wasted: _Wasted) -> Gain | None:
-    work_ms, sample_ms = batch_ms(run, use), use.sample_ms
-    if work_ms is None or not sample_ms:
-        return None
-    part, kept = wasted.ms / sample_ms, wasted.cropped.kept
-    shares = (_KEPT_AT_WORST, _KEPT, _KEPT_AT_BEST) if kept is None else (min(1.0, 1.5 * kept), kept, kept)
-    left = [work_ms * (1 - part * (1 - share)) for share in shares]
-    if kept is None:
-        method = message("in113.gain_assumed", work_share=part, kept_share=_KEPT, best_share=_KEPT_AT_BEST)
-    else:
-        method = message("in113.gain", work_share=part, kept_share=kept)
-    return gain_by_cheaper(run, use, (left[0], left[1], left[2]), method)
+def _edits(feed: Feed, wasted: _Wasted) -> Edits:
+    part, kept = wasted.ms / feed.sample_ms, wasted.cropped.kept
+    # Where the text does not say how much is kept, all of it may go, or no more than makes this a finding.
+    shares = (_MOST_KEPT, 0.0, 0.0) if kept is None else (min(1.0, 1.5 * kept), kept, kept)
+    left = [feed.work_ms * (1 - part * (1 - share)) for share in shares]
+    return replace(cheaper_batches(feed.work_ms, left), is_most=kept is None)
 
 
 # Work on every element, which the part that is kept could have had alone.

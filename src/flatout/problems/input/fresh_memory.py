@@ -22,9 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from flatout.model.edits import Edits, LessHost
+from flatout.model.measured import device_work_ms
+from flatout.model.prediction import predict
 from flatout.problems.found import FoundInRun
-from flatout.problems.input.throughput import training_ms
-from flatout.problems.prediction import by_removing, device_work_ms
+from flatout.problems.input.loading import training_ms
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import message
 
@@ -46,8 +48,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if each_ms is None or work_ms is None or mib < _FEWEST_MIB:
         return
     taken_ms = mib * each_ms
-    # What the workers need is no floor: the remedy has as many as are needed.
-    gain = by_removing(run, taken_ms, message("in117.gain", mib=mib, each_ms=each_ms), work_ms)
+    edits = Edits((LessHost(taken_ms, is_sampled=False),))
+    gain = predict(run, edits)
     if gain is None or gain.mid < _LEAST_GAIN or taken_ms < _WORTH * training_ms(run):
         return
     yield FoundInRun(
@@ -60,7 +62,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("in117.cause", mib=mib, taken_ms=taken_ms, step_ms=run.step_ms),
         change=message("in117.change"),
-        predicted_gain=gain,
+        edits=edits,
     )
 
 

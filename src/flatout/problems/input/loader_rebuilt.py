@@ -25,18 +25,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
+from flatout.model.edits import Edits, LessHost, LessTaking, NoStarts
+from flatout.model.measured import batch_ms
+from flatout.problems.found import WORTH, FoundInRun, FoundInSource, found_in_step, step_of
 from flatout.problems.hot_lines import lines_in
-from flatout.problems.input.throughput import (
-    Loading,
-    StartCost,
-    batch_ms,
-    gain_at,
-    gain_without_starts,
-    is_per_batch,
-    start_cost,
-)
-from flatout.problems.prediction import WORTH, by_removing
+from flatout.problems.input.loading import StartCost, is_per_batch, start_cost, without_starts
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import message
 from flatout.source.code import Code
@@ -70,7 +63,7 @@ def _for_every_epoch(run: Evidence, use: LoaderUse) -> Iterator[FoundInRun]:
         },
         cause=message("in106.cause", loaders=use.made, start_ms=start.per_step_ms + made_ms, step_ms=run.step_ms),
         change=message("in106.change_persistent" if use.workers else "in106.change"),
-        predicted_gain=gain_without_starts(run, start, made_ms),
+        edits=Edits((without_starts(use, start), LessHost(made_ms, "other"))),
     )
 
 
@@ -84,12 +77,10 @@ def _for_every_batch(run: Evidence, use: LoaderUse) -> Iterator[FoundInRun]:
     asked_at = None if asked is None else asked.location
     ending_ms = sum(line.ms for line in lines_in(run, "forward", "other") if line.location == asked_at)
     if use.workers:
-        words = message("in106.gain_workers", work_ms=work_ms, workers=use.workers, ending_ms=ending_ms)
-        # They work ahead again. The CPUs' work of this run is mostly starting workers and batches thrown away.
-        loading = Loading(work_ms / use.workers, words, starts_ms=-ending_ms, caution=1.3, least_ms=0.0)
-        gain = gain_at(run, loading)
+        # They work ahead again, and are no longer ended.
+        edits = Edits((NoStarts(run.phase("data").ms, never=True), LessHost(ending_ms, "forward")))
     else:
-        gain = by_removing(run, run.phase("data").ms - work_ms, message("in106.gain"))
+        edits = Edits((LessTaking(run.phase("data").ms - work_ms),))
     yield FoundInRun(
         location=asked_at or use.made_at,
         evidence={
@@ -103,7 +94,7 @@ def _for_every_batch(run: Evidence, use: LoaderUse) -> Iterator[FoundInRun]:
             "in106.iterators", iterators=use.epochs, steps=run.report.run.steps, data_ms=run.phase("data").ms
         ),
         change=message("in106.keep_iterator"),
-        predicted_gain=gain,
+        edits=edits,
     )
 
 

@@ -23,15 +23,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.found import FoundInRun, FoundInSource, setting_words, where_written
-from flatout.problems.input.symptoms import dearest_line, has_missing_workers
-from flatout.problems.input.throughput import gain_with_workers, is_per_batch, workers_for
-from flatout.problems.prediction import WORTH
+from flatout.model.edits import Edits, Workers
+from flatout.problems.found import WORTH, FoundInRun, FoundInSource, setting_words, where_written
+from flatout.problems.input.loading import dearest_line, has_missing_workers, is_per_batch, workers_for
 from flatout.records.evidence import Evidence
 from flatout.records.message import message, verbatim
 from flatout.records.source import Edit, Fix
 from flatout.source.code import Code
-from flatout.source.flow.value_edits import replace_value
+from flatout.source.flow.values import replace_value
 from flatout.source.syntax.edits import add_keyword
 from flatout.source.syntax.nodes import has_star_arguments
 from flatout.source.training.loaders import (
@@ -45,6 +44,7 @@ from flatout.source.training.loaders import (
 
 CODE = "IN101"
 REMEDY = "loader.workers"
+HIDES = True
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -56,7 +56,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if has_missing_workers(run):
         return  # said as what it is: a setting that went astray
     workers = workers_for(run, use)
-    gain = gain_with_workers(run, use, workers) if workers else None
+    if not workers:
+        return
     yield FoundInRun(
         location=use.made_at,
         evidence={
@@ -69,7 +70,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("in101.cause", data_ms=run.phase("data").ms, step_ms=run.step_ms),
         change=verbatim(f"num_workers={workers}, persistent_workers=True"),
-        predicted_gain=gain,
+        edits=Edits((Workers(workers),)),
     )
 
 

@@ -20,18 +20,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from flatout.model.edits import Edits, Prefetch
+from flatout.model.measured import without_waiting_ms
 from flatout.problems.found import FoundInRun
-from flatout.problems.input.symptoms import has_stragglers
-from flatout.problems.input.throughput import (
-    BUSY,
-    Loading,
-    batch_ms,
-    busy_share,
-    epoch_start_ms,
-    gain_at,
-    starving_loader,
-)
-from flatout.problems.prediction import without_waiting_ms
+from flatout.problems.input.loading import BUSY, busy_share, has_stragglers, starving_feed
 from flatout.records.evidence import Evidence
 from flatout.records.message import message, verbatim
 
@@ -43,21 +35,19 @@ _MOST_AHEAD = 32
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    use, waiting = starving_loader(run), run.waiting
-    if use is None or not use.workers or waiting is None or waiting.empty_share is None:
+    feed, waiting = starving_feed(run), run.waiting
+    if feed is None or not feed.use.workers or waiting is None or waiting.empty_share is None:
         return
+    use = feed.use
     if waiting.empty_share < _EMPTY or has_stragglers(run, use):
         return
-    busy, work_ms = busy_share(run, use), batch_ms(run, use)
-    slowest_ms = use.cost.slowest_batch_ms if use.cost is not None else 0.0
+    busy, slowest_ms = busy_share(run, use), feed.cost.slowest_batch_ms
     # Batches ahead for each worker, so that together they last while the slowest batch is made.
     lasting = slowest_ms / max(without_waiting_ms(run), 1e-6) / use.workers
     ahead = min(_MOST_AHEAD, math.ceil(1.2 * lasting) + 1)
     now = int(use.settings.get("prefetch_factor") or 2)
-    if busy is None or busy >= BUSY or work_ms is None or ahead <= now:
+    if busy is None or busy >= BUSY or ahead <= now:
         return
-    words = message("in112.gain", work_ms=work_ms, workers=use.workers)
-    gain = gain_at(run, Loading(work_ms / use.workers, words, epoch_start_ms(run), caution=1.3))
     yield FoundInRun(
         location=use.made_at,
         evidence={
@@ -77,5 +67,5 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             slowest_ms=slowest_ms,
         ),
         change=verbatim(f"prefetch_factor={ahead}"),
-        predicted_gain=gain,
+        edits=Edits((Prefetch(ahead),)),
     )

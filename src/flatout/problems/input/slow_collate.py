@@ -24,21 +24,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from flatout.model.edits import BatchCosts, Edits
 from flatout.problems.found import FoundInRun, FoundInSource, loader_is_here
-from flatout.problems.input.symptoms import sample_lines
-from flatout.problems.input.throughput import (
-    Loading,
-    batch_ms,
-    epoch_start_ms,
-    exposed_share,
-    gain_at,
-    has_busy_workers,
-    starving_loader,
-)
-from flatout.problems.prediction import by_removing
-from flatout.records.evidence import Evidence, LoaderUse
+from flatout.problems.input.loading import Feed, sample_bound_feed, sample_lines
+from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
-from flatout.records.report import Gain
 from flatout.source.code import Code
 from flatout.source.loops import enclosing_loops
 from flatout.source.syntax.module import Function, own_nodes
@@ -55,14 +45,13 @@ _SLOW_BYTES_PER_S = 1e8
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    use = starving_loader(run)
-    if use is None or use.cost is None:
+    feed = sample_bound_feed(run)
+    if feed is None:
         return
-    part = use.cost.collate_ms_per_sample / max(use.sample_ms or 0.0, 1e-9)
-    if part < _LARGE_PART or not _can_be_quicker(run, use) or (use.workers and not has_busy_workers(run, use)):
+    use, part = feed.use, feed.cost.collate_ms_per_sample / feed.sample_ms
+    if part < _LARGE_PART or not _can_be_quicker(run, feed):
         return
-    gain = _gain(run, use, part)
-    collate_ms = part * (batch_ms(run, use) or 0.0)
+    collate_ms = part * feed.work_ms
     # The dearest line of it that whoever collates was seen in.
     name = str(use.settings.get("collate_fn")).rsplit(".", 1)[-1]
     own = [line for line in sample_lines(run) if line.function == name]
@@ -77,29 +66,16 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("in107.cause", collate_fn=str(use.settings.get("collate_fn")), collate_ms=collate_ms, share=part),
         change=message("in107.change"),
-        predicted_gain=gain,
+        edits=Edits((BatchCosts(feed.work_ms * (1 - (1 - _LEFT) * part), feed.work_ms),)),
     )
 
 
-def _gain(run: Evidence, use: LoaderUse, part: float) -> Gain | None:
-    work_ms = batch_ms(run, use)
-    if work_ms is None:
-        return None
-    saved_ms = (1 - _LEFT) * part * work_ms
-    if use.workers:
-        left_ms = (work_ms - saved_ms) / use.workers
-        words = message("in107.gain_workers", loading_ms=left_ms)
-        return gain_at(run, Loading(left_ms, words, epoch_start_ms(run, saved_ms), 1.3, spared_ms=saved_ms))
-    return by_removing(run, exposed_share(run) * saved_ms, message("in107.gain", saved_ms=saved_ms))
-
-
-def _can_be_quicker(run: Evidence, use: LoaderUse) -> bool:
+def _can_be_quicker(run: Evidence, feed: Feed) -> bool:
     """A function of the user's own; or torch's, if it is far slower than copying what then goes to the device."""
-    if use.settings.get("collate_fn") not in _TORCH_OWN:
+    if feed.use.settings.get("collate_fn") not in _TORCH_OWN:
         return True
     copied = sum(site.bytes_per_step for site in run.report.copies)
-    collate_s = 1e-3 * (batch_ms(run, use) or 0.0)
-    return copied > 0 and collate_s > 0 and copied / collate_s < _SLOW_BYTES_PER_S
+    return 0 < copied < _SLOW_BYTES_PER_S * 1e-3 * feed.work_ms
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:

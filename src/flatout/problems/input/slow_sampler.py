@@ -25,9 +25,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.input.throughput import batch_ms, exposed_share, usual_handover_ms
-from flatout.problems.prediction import WORTH, by_removing
+from flatout.model.edits import Edits, LessTaking
+from flatout.model.measured import batch_ms, usual_handover_ms
+from flatout.problems.found import WORTH, FoundInRun, FoundInSource
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import message
 from flatout.records.report import LineCost
@@ -70,7 +70,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     line = _line(run, use)
     if line is None or held_ms < WORTH * run.step_ms:
         return
-    gain = by_removing(run, exposed_share(run) * held_ms, message("in111.gain", drawing_ms=held_ms))
     yield FoundInRun(
         location=line.location,
         evidence={
@@ -81,7 +80,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("in111.cause", drawing_ms=held_ms, step_ms=run.step_ms, function=line.function),
         change=message("in111.change"),
-        predicted_gain=gain,
+        edits=Edits((LessTaking(held_ms),)),
     )
 
 

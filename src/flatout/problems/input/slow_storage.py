@@ -21,17 +21,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flatout.model.edits import BatchCosts, Edits, Workers
 from flatout.problems.found import FoundInRun
-from flatout.problems.input.symptoms import (
+from flatout.problems.input.loading import (
     dearest_line,
     has_stragglers,
     is_storage_bound,
-    mean_batch_ms,
     slow_filesystem,
+    starving_feed,
     storage_signs,
     waiting_share,
+    workers_for,
 )
-from flatout.problems.input.throughput import Loading, batch_ms, epoch_start_ms, gain_at, starving_loader, workers_for
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 
@@ -41,18 +42,15 @@ _DISK_FULL = 0.9
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    use = starving_loader(run)
-    if use is None or not use.workers:
+    feed = starving_feed(run)
+    if feed is None or not feed.use.workers:
         return
+    use = feed.use
     if not is_storage_bound(run, use) or has_stragglers(run, use):
         return
-    waits, work_ms = waiting_share(run, use), batch_ms(run, use) or 0.0
-    near_ms = work_ms * (1 - waits) / use.workers
-    words = message("in104.gain", loading_ms=near_ms, workers=use.workers)
-    starts_ms = epoch_start_ms(run, sooner_ms=waits * mean_batch_ms(run, use))
-    gain = gain_at(run, Loading(near_ms, words, starts_ms, caution=1.5))
+    waits, work_ms = waiting_share(run, use), feed.work_ms
     workers = workers_for(run, use)
-    cause = message("in104.cause", sample_ms=use.sample_ms or 0.0, waiting_share=waits)
+    cause = message("in104.cause", sample_ms=feed.sample_ms, waiting_share=waits)
     filesystem, change, disk = slow_filesystem(run, use), message("in104.change"), run.series.get("disk_busy_share")
     is_full = disk is not None and bool(disk.values) and max(disk.values) >= _DISK_FULL
     more_help = workers > use.workers and not is_full
@@ -61,12 +59,13 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         evidence={
             "num_workers": use.workers,
             "data_ms_per_step": round(run.phase("data").ms, 2),
-            "sample_ms": round(use.sample_ms or 0.0, 3),
+            "sample_ms": round(feed.sample_ms, 3),
             "waiting_share_of_sample": round(waits, 3),
             **dearest_line(run),
             **storage_signs(run, use),
         },
         cause=cause if filesystem is None else message("in104.cause_on", cause=cause, filesystem=filesystem),
         change=message("in104.change_meanwhile", change=change, workers=workers) if more_help else change,
-        predicted_gain=gain,
+        # Storage that is quicker; at worst more of those that wait for it.
+        edits=Edits((BatchCosts(work_ms * (1 - waits), work_ms),), worst=(Workers(workers),) if more_help else ()),
     )

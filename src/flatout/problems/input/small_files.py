@@ -22,13 +22,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from flatout.model.edits import BatchCosts, Edits
 from flatout.problems.found import FoundInRun
 from flatout.problems.hot_lines import place_name, text_at
-from flatout.problems.input.symptoms import is_storage_bound, sample_lines
-from flatout.problems.input.throughput import batch_ms, gain_by_cheaper, has_busy_workers, starving_loader
-from flatout.records.evidence import Evidence, LoaderUse
+from flatout.problems.input.loading import is_storage_bound, sample_bound_feed, sample_lines
+from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.records.report import Gain
+from flatout.records.report import LineCost
 
 CODE = "IN114"
 # Calls that open and read one file of raw or pickled data. Decoders of images are none: they work on what they read.
@@ -41,46 +41,54 @@ _MOST_OF_IT = 0.5
 _SMALL_BYTES = 256 * 1024
 # A file of any size that is worth it is read many times faster than this.
 _SLOW_BYTES_PER_S = 1e8
-# What is left of the opening when samples are copied out of one file: at worst, expected, at best.
-_LEFT_AT_WORST, _LEFT, _LEFT_AT_BEST = 0.33, 0.1, 0.02
+# Samples in one file, or in memory, are copied at this rate even on a slow processor.
+_COPY_BYTES_PER_S = 1e9
+# The name under which an open file is read from.
+_HANDLE = re.compile(r"(?:open|File)\(.*\)\s+as\s+(\w+)|^(\w+)\s*=\s*(?:[\w.]+\.)?(?:open|File)\(")
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    use, size = starving_loader(run), run.file_bytes
-    if use is None or use.cost is None:
+    feed, size = sample_bound_feed(run), run.file_bytes
+    if feed is None or (feed.use.workers and is_storage_bound(run, feed.use)):
         return
-    if use.workers and (not has_busy_workers(run, use) or is_storage_bound(run, use)):
-        return
-    texts = [(line, text_at(run, line.location)) for line in sample_lines(run)]
-    lines = [line for line, text in texts if _OPENS.search(text) and not _DECODES.search(text)]
+    use, lines = feed.use, _reading_lines(run)
     opening_ms = sum(line.ms for line in lines)
-    if not lines or size is None or size > _SMALL_BYTES or opening_ms < _MOST_OF_IT * (use.sample_ms or 0.0):
+    if not lines or size is None or size > _SMALL_BYTES or opening_ms < _MOST_OF_IT * feed.sample_ms:
         return
     # Where the loader does not batch, an item of the dataset is a batch, and so is a file.
     per_file_ms = opening_ms * (1.0 if use.batch_size is not None else max(1.0, run.samples_per_step or 1.0))
     if size / max(1e-3 * per_file_ms, 1e-9) > _SLOW_BYTES_PER_S:
         return
-    gain = _gain(run, use, opening_ms)
+    # Of reading a sample its copy is left.
+    copy_ms = 1e3 * size / _COPY_BYTES_PER_S * opening_ms / per_file_ms
     yield FoundInRun(
         location=lines[0].location,
         evidence={
             "file_bytes": round(size),
             "opening_ms_per_file": round(per_file_ms, 3),
-            "opening_share_of_sample": round(opening_ms / max(use.sample_ms or 0.0, 1e-9), 3),
+            "opening_share_of_sample": round(opening_ms / feed.sample_ms, 3),
             "bytes_per_s": round(size / (1e-3 * per_file_ms)),
             "num_workers": use.workers,
         },
         cause=message("in114.cause", place=place_name(lines[0].location), file_ms=per_file_ms, file_kib=size / 1024),
         change=message("in114.change"),
-        predicted_gain=gain,
+        edits=Edits((BatchCosts(feed.work_ms * (1 - max(0.0, opening_ms - copy_ms) / feed.sample_ms), feed.work_ms),)),
     )
 
 
-def _gain(run: Evidence, use: LoaderUse, opening_ms: float) -> Gain | None:
-    work_ms = batch_ms(run, use)
-    if work_ms is None or not use.sample_ms:
-        return None
-    part = opening_ms / use.sample_ms
-    worst, expected, best = (work_ms * (1 - part * (1 - left)) for left in (_LEFT_AT_WORST, _LEFT, _LEFT_AT_BEST))
-    method = message("in114.gain", opening_share=part, left_share=_LEFT)
-    return gain_by_cheaper(run, use, (worst, expected, best), method)
+def _reading_lines(run: Evidence) -> list[LineCost]:
+    """Lines that open a file, and those of the same function that read or parse what is in it."""
+    texts = [(line, text_at(run, line.location)) for line in sample_lines(run)]
+    opens = [(line, text) for line, text in texts if _OPENS.search(text) and not _DECODES.search(text)]
+    handles = {
+        (line.location.file, line.function, found.group(1) or found.group(2))
+        for line, text in opens
+        if (found := _HANDLE.search(text)) is not None
+    }
+    reads = [
+        line
+        for line, text in texts
+        if any((line.location.file, line.function, name) in handles for name in re.findall(r"\w+", text))
+    ]
+    chosen = {line.location for line in (*(line for line, _ in opens), *reads)}
+    return [line for line, _ in texts if line.location in chosen]

@@ -22,10 +22,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from flatout.model.edits import Edits, EvenBatches
+from flatout.model.measured import without_waiting_ms
 from flatout.problems.found import FoundInRun
-from flatout.problems.input.symptoms import has_stragglers, mean_batch_ms
-from flatout.problems.input.throughput import exposed_share, handover_ms
-from flatout.problems.prediction import by_removing, without_waiting_ms
+from flatout.problems.input.loading import has_stragglers, mean_batch_ms
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import Message, message
 
@@ -41,9 +41,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not has_stragglers(run, use):
         return
     mean_ms = mean_batch_ms(run, use)
-    # With them go the waits for the batches behind them, until the queue is full again.
-    removed_ms = exposed_share(run) * max(0.0, waiting.rest_ms - handover_ms(run))
-    gain = by_removing(run, removed_ms, message("in108.gain", removed_ms=removed_ms), floor_ms=without_waiting_ms(run))
     yield FoundInRun(
         location=use.made_at,
         evidence={
@@ -62,7 +59,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             step_ms=run.step_ms,
         ),
         change=_change(run, use),
-        predicted_gain=gain,
+        edits=Edits((EvenBatches(),)),
     )
 
 

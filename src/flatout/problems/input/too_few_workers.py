@@ -21,38 +21,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flatout.model.edits import Edits, Workers
+from flatout.model.measured import without_waiting_ms
 from flatout.problems.found import FoundInRun
 from flatout.problems.hot_lines import place_name
-from flatout.problems.input.symptoms import dearest_line, has_missing_workers, has_stragglers, is_storage_bound
-from flatout.problems.input.throughput import (
+from flatout.problems.input.loading import (
     BUSY,
-    batch_ms,
     busy_share,
-    epoch_start_ms,
-    gain_with_workers,
-    starving_loader,
+    dearest_line,
+    has_missing_workers,
+    has_stragglers,
+    is_storage_bound,
+    starving_feed,
     workers_for,
 )
-from flatout.problems.prediction import without_waiting_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message, verbatim
 
 CODE = "IN102"
 REMEDY = "loader.workers"
+HIDES = True
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    use = starving_loader(run)
-    if use is None or not use.workers:
+    feed = starving_feed(run)
+    if feed is None or not feed.use.workers:
         return
+    use, work_ms = feed.use, feed.work_ms
     busy = busy_share(run, use)
     if busy is None or busy < BUSY or is_storage_bound(run, use) or has_stragglers(run, use):
         return
     if has_missing_workers(run):
         return  # said as what it is: a setting that went astray
     workers = workers_for(run, use)
-    gain = gain_with_workers(run, use, workers, epoch_start_ms(run)) if workers > use.workers else None
-    work_ms = batch_ms(run, use) or 0.0
+    if workers <= use.workers:
+        return
     yield FoundInRun(
         location=use.made_at,
         evidence={
@@ -67,7 +70,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=_cause(run, work_ms, use.workers),
         change=verbatim(f"num_workers={workers}"),
-        predicted_gain=gain,
+        edits=Edits((Workers(workers),)),
     )
 
 

@@ -25,12 +25,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.input.throughput import BUSY, batch_ms, busy_share, ranks_here, spare_cpus
-from flatout.problems.prediction import by_step, processors_floor_ms, without_waiting_ms
+from flatout.model.edits import AtLeast, BatchCosts, Edits, LessHost, Workers
+from flatout.model.measured import batch_ms, ranks_here
+from flatout.problems.found import FoundInRun, FoundInSource, processors_floor_ms
+from flatout.problems.input.loading import BUSY, busy_share, spare_cpus
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import message, verbatim
-from flatout.records.report import Gain
 from flatout.source.code import Code
 from flatout.source.syntax.nodes import is_call, short_text
 from flatout.source.training.loaders import loader_argument
@@ -62,7 +62,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if busy < BUSY or wanted < _CROWDED * run.cpus or lost_ms < _LOST * run.step_ms:
         return
     workers = min(use.workers, spare_cpus(run))
-    gain = _gain(run, use, threads, workers, lost_ms)
     yield FoundInRun(
         location=use.made_at,
         evidence={
@@ -82,21 +81,19 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             step_ms=run.step_ms,
         ),
         change=message("in103.change_threads", workers=workers) if threads > 1 else verbatim(f"num_workers={workers}"),
-        predicted_gain=gain,
+        edits=_edits(run, use, threads, workers, lost_ms),
     )
 
 
-def _gain(run: Evidence, use: LoaderUse, threads: float, workers: int, lost_ms: float) -> Gain | None:
+def _edits(run: Evidence, use: LoaderUse, threads: float, workers: int, lost_ms: float) -> Edits | None:
     """Threads that wait for each other do the work of one; with one thread each all the work is still to be done."""
-    if use.processes is None or batch_ms(run, use) is None:
+    now_ms = batch_ms(run, use)
+    if use.processes is None or now_ms is None:
         return None
     work_ms = use.workers * use.processes.cpu_share * run.step_ms / threads
-    main_ms = max(without_waiting_ms(run) - lost_ms, run.device_busy_ms or 0.0)
     least_ms = processors_floor_ms(run)
-    expected_ms = max(main_ms, work_ms / workers, least_ms / threads)
-    cautious_ms = max(main_ms, work_ms / workers, least_ms)
-    method = message("in103.gain", computing_ms=main_ms, work_ms=work_ms, workers=workers)
-    return by_step(run, cautious_ms, expected_ms, main_ms, method)
+    fewer = (Workers(workers), BatchCosts(work_ms, now_ms), LessHost(lost_ms, is_sampled=False))
+    return Edits((*fewer, AtLeast(least_ms / threads)), worst=(*fewer, AtLeast(least_ms)))
 
 
 _WRITTEN_DOWN = 32

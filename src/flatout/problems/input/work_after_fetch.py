@@ -29,13 +29,15 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from flatout.model.edits import Edits, LessHost, MoreBatch, Workers
+from flatout.model.measured import batch_ms, computing_share, library_threads
+from flatout.model.prediction import predict
 from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
-from flatout.problems.hot_lines import host_lines, place_name
-from flatout.problems.input.throughput import batch_ms, computing_share, spare_cpus
-from flatout.problems.prediction import by_sparing_host
+from flatout.problems.hot_lines import HotLoop, find_hot_loops, host_lines, lines_in, place_name
+from flatout.problems.input.loading import spare_cpus
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import Message, message
-from flatout.records.report import Gain
+from flatout.records.report import LineCost
 from flatout.source.code import Code
 from flatout.source.syntax.module import Function, parse_text
 from flatout.source.syntax.nodes import (
@@ -66,15 +68,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
     if use is None or not run.step_ms:
         return
-    lines = [
-        line
-        for line in host_lines(run)
-        if line.phase == "forward" and line.location.line in _lines_on_data(run.files.get(line.location.file, ""))
-    ]
+    lines, loops = _work_on_data(run)
     moved_ms = sum(line.ms for line in lines)
     if not lines or moved_ms < _WORTH * run.step_ms:
         return
-    gain = _gain(run, use, moved_ms)
     dearest = lines[0]
     place = place_name(dearest.location)
     change = message("in109.change", place=place)
@@ -88,19 +85,45 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("in109.cause", place=place, moved_ms=moved_ms, step_ms=run.step_ms),
         change=change if use.workers else message("in109.change_workers", change=change),
-        predicted_gain=gain,
+        edits=_edits(run, use, moved_ms, loops),
     )
 
 
-def _gain(run: Evidence, use: LoaderUse, moved_ms: float) -> Gain | None:
-    """The step without it, but no shorter than the workers then need; they may be as many as there are CPUs."""
-    loading_ms = (batch_ms(run, use) or 0.0) + moved_ms
+def _work_on_data(run: Evidence) -> tuple[list[LineCost], list[HotLoop]]:
+    """Lines that work on data, with all lines of the loops over samples that they are in, and these loops."""
+    forward = [line for line in host_lines(run) if line.phase == "forward"]
+    on_data = [line for line in forward if line.location.line in _lines_on_data(run.files.get(line.location.file, ""))]
+    stepping = lines_in(run, "backward", "optimizer", "data")
+    loops = [
+        hot
+        for hot in find_hot_loops(run, forward, stepping)
+        if not hot.loop.heavy and any(line in hot.lines for line in on_data) and _is_python(run, hot)
+    ]
+    lines = [line for line in forward if line in on_data or any(line in hot.lines for hot in loops)]
+    return lines, loops
+
+
+def _is_python(run: Evidence, hot: HotLoop) -> bool:
+    """Native code does the same for each sample, whoever calls it; Python is spared. What is not known is native."""
+    places = {line.location for line in hot.lines}
+    seen = [entry for entry in run.ledger.entries if entry.phase == "forward" and entry.location in places]
+    return sum(entry.ms if entry.nature == "python" else -entry.ms for entry in seen) > 0
+
+
+def _edits(run: Evidence, use: LoaderUse, moved_ms: float, loops: list[HotLoop]) -> Edits | None:
+    """The better of two ways: workers do it, or, where it goes sample by sample, it is done at once for the batch."""
     most = max(use.workers, math.floor(spare_cpus(run) / computing_share(run, use)))
-    if most < 1:
-        return None
-    left_ms = max(run.step_ms - moved_ms, loading_ms / most)
-    method = message("in109.gain", moved_ms=moved_ms, loading_ms=loading_ms, workers=most)
-    return by_sparing_host(run, run.step_ms - left_ms, method)
+    # Threads of a library go where its calls go. Workers may be as many as there are CPUs.
+    moved = MoreBatch(moved_ms, 1.0 + library_threads(run))
+    ways = [Edits((LessHost(moved_ms, "forward"), Workers(most), moved))] if most >= 1 else []
+    if loops:
+        parts = zip(*(hot.left() for hot in loops), strict=True)
+        at_once = Edits.between(
+            (LessHost(sum(hot.ms * (1.0 - left) for hot, left in zip(loops, case, strict=True)), "forward"),)
+            for case in parts
+        )
+        ways.append(at_once)
+    return max(ways, key=lambda way: gain.mid if (gain := predict(run, way)) is not None else 1.0, default=None)
 
 
 @lru_cache(maxsize=64)

@@ -23,13 +23,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from flatout.model.edits import Edits
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.input.throughput import gain_without_starts, start_cost
+from flatout.problems.input.loading import start_cost, without_starts
 from flatout.records.evidence import Evidence
 from flatout.records.message import message, verbatim
 from flatout.records.source import Fix, Related
 from flatout.source.code import Code
-from flatout.source.epochs import find_epoch_loop, is_framework_loader, known_workers
+from flatout.source.loops import find_epoch_loop, is_framework_loader, known_workers
 from flatout.source.syntax.edits import add_keyword, replace_node
 from flatout.source.syntax.nodes import argument
 from flatout.source.training.loaders import Loader, accepts_setting, loader_argument, loader_setting
@@ -43,8 +44,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         if use.settings.get("persistent_workers") or use.made > 1:
             continue  # a loader that is made anew cannot keep its workers
         start = start_cost(run, use)
-        gain = gain_without_starts(run, start) if start is not None else None
-        if start is None or gain is None:
+        if start is None:
             continue
         yield FoundInRun(
             location=use.made_at,
@@ -56,7 +56,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             },
             cause=message("in105.cause", workers=use.workers, epochs=use.epochs, each_ms=start.each_ms),
             change=verbatim("persistent_workers=True"),
-            predicted_gain=gain,
+            edits=Edits((without_starts(use, start),)),
         )
 
 

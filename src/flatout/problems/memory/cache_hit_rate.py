@@ -28,22 +28,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flatout.model.edits import Edits, NoStarts
 from flatout.problems.found import FoundInRun, FoundInSource, join_words
-from flatout.problems.input.symptoms import same_part
-from flatout.problems.input.throughput import (
+from flatout.problems.input.loading import (
     REPEATED,
-    batch_ms,
-    gain_by_cheaper,
-    has_busy_workers,
-    starving_loader,
+    Feed,
+    cheaper_batches,
+    part_in_memory,
+    same_part,
+    sample_bound_feed,
     times_loaded,
 )
 from flatout.records.evidence import CacheUse, Evidence, LoaderUse
 from flatout.records.message import Message, message, verbatim
-from flatout.records.report import Gain
 from flatout.records.source import Related
 from flatout.source.code import Code
-from flatout.source.epochs import known_workers
+from flatout.source.loops import known_workers
 from flatout.source.training.loaders import loader_setting
 
 CODE = "ME709"
@@ -56,25 +56,22 @@ _SAVED_AT_WORST, _SAVED, _SAVED_AT_BEST = 0.5, 0.75, 0.95
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    use = starving_loader(run)
-    if use is None or use.cost is None:
+    feed = sample_bound_feed(run)
+    times = times_loaded(feed.use) if feed is not None else None
+    if feed is None or times is None or times < REPEATED:
         return
-    times = times_loaded(use)
-    if times is None or times < REPEATED or (use.workers and not has_busy_workers(run, use)):
-        return
+    use = feed.use
     for cache in sorted(run.caches, key=lambda lookup: -lookup.keys_per_sample):
-        reach = _reach(use, cache)
+        reach = _reach(run, use, cache)
         if not cache.evicts and not _dies(use, cache):
             continue  # it is filling: the next epoch will find what this one leaves
         if cache.hit_rate > _SELDOM or reach - cache.hit_rate < _WITHIN_REACH:
             continue
-        gain = _gain(run, use, cache, reach)
-        if gain is not None:
-            yield _finding(use, cache, reach, gain)
-            return
+        yield _finding(use, cache, reach, _edits(run, feed, cache, reach))
+        return
 
 
-def _finding(use: LoaderUse, cache: CacheUse, reach: float, gain: Gain) -> FoundInRun:
+def _finding(use: LoaderUse, cache: CacheUse, reach: float, edits: Edits) -> FoundInRun:
     return FoundInRun(
         location=use.made_at,
         evidence={
@@ -90,7 +87,7 @@ def _finding(use: LoaderUse, cache: CacheUse, reach: float, gain: Gain) -> Found
         },
         cause=message("me709.cause", cache=cache.name, hit_rate=cache.hit_rate, why=_why(use, cache)),
         change=_change(use, cache),
-        predicted_gain=gain,
+        edits=edits,
     )
 
 
@@ -99,10 +96,15 @@ def _dies(use: LoaderUse, cache: CacheUse) -> bool:
     return bool(use.workers) and cache.processes > use.workers and not use.settings.get("persistent_workers")
 
 
-def _reach(use: LoaderUse, cache: CacheUse) -> float:
-    """Part of all keys that one cache with the memory of all workers' caches would keep; all, where it has no limit."""
+def _reach(run: Evidence, use: LoaderUse, cache: CacheUse) -> float:
+    """Part of all keys that a cache keeps for which there is memory, in each worker one; all, where it has no limit."""
     if not cache.evicts and (cache.capacity is None or cache.entries < cache.capacity):
         return 1.0
+    return max(_in_its_place(use, cache), part_in_memory(run, use) / max(1, use.workers))
+
+
+def _in_its_place(use: LoaderUse, cache: CacheUse) -> float:
+    """Part of all keys that one cache with the memory of all workers' caches would keep."""
     # At most: samples may share keys, then there are fewer.
     keys = int(use.settings["dataset_len"]) * max(1.0, cache.keys_per_sample)
     return min(1.0, (cache.capacity or cache.entries) * max(1, use.workers) / keys)
@@ -129,19 +131,19 @@ def _change(use: LoaderUse, cache: CacheUse) -> Message:
     return join_words(changes or [message("me709.keep_all")])
 
 
-def _gain(run: Evidence, use: LoaderUse, cache: CacheUse, reach: float) -> Gain | None:
-    work_ms, sample_ms = batch_ms(run, use), use.sample_ms
-    if work_ms is None or not sample_ms or use.cost is None:
-        return None
-    fetch_ms = work_ms * use.cost.fetch_ms_per_sample / sample_ms
-    # Of the samples made in full now, so many would be hits.
-    more = (reach - cache.hit_rate) / (1 - cache.hit_rate)
+def _edits(run: Evidence, feed: Feed, cache: CacheUse, reach: float) -> Edits:
+    use, work_ms = feed.use, feed.work_ms
+    fetch_ms = work_ms * feed.cost.fetch_ms_per_sample / feed.sample_ms
+    # Of the samples made in full now, so many would be hits; what a key takes of memory is not known, so at worst only
+    # those that the cache has room for now.
+    likely, least = ((part - cache.hit_rate) / (1 - cache.hit_rate) for part in (reach, _in_its_place(use, cache)))
     same = same_part(run)
     expected = _SAVED if same is None else min(same, _SAVED_AT_BEST)
     shares = (min(_SAVED_AT_WORST, expected), expected, _SAVED_AT_BEST)
-    left = [work_ms - more * share * fetch_ms for share in shares]
-    method = message("me709.gain", reach=reach, hit_rate=cache.hit_rate, saved=expected)
-    return gain_by_cheaper(run, use, (left[0], left[1], left[2]), method, keeps_workers=_dies(use, cache))
+    mores = (max(0.0, min(least, likely)) if cache.evicts else likely, likely, likely)
+    left = [work_ms - more * share * fetch_ms for more, share in zip(mores, shares, strict=True)]
+    stays = (NoStarts(0.0),) if _dies(use, cache) else ()
+    return cheaper_batches(work_ms, left, *stays)
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
+from statistics import mean, median, stdev
 
-from flatout.records.evidence import Evidence, Series
+from flatout.records.evidence import Evidence, Series, StepMemory
 from flatout.records.message import Message, message
 
 # A trend needs this many samples over this long.
@@ -55,6 +55,48 @@ def lasting_growth(series: Series | None) -> Growth | None:
     if gained_bytes < max(_LEAST_BYTES, _LEAST_SHARE * levels[0]):
         return None
     return Growth(gained_bytes, rate, series.values[-1])
+
+
+# By step: so many stretches, and the quantile of Student's t for an interval of 95% of the mean of their rises.
+_STRETCHES, _QUANTILE = 8, 2.447
+_LONG = 8  # times as many readings where nothing is seen to grow
+
+
+@dataclass(frozen=True, slots=True)
+class StepGrowth:
+    """Bytes a step, with an interval of 95%, and what was gained in all."""
+
+    per_step: float
+    low: float
+    high: float
+    gained_bytes: float
+    last_bytes: float
+
+
+def growth_by_step(memory: StepMemory | None, is_explained: bool) -> StepGrowth | None:
+    """None where it may just as well not grow, levels off, or is too little to tell from the allocator's own.
+
+    Without a list that is seen to grow, more is asked for: an allocator also needs some steps to get its sizes.
+    """
+    if memory is None or len(memory.steps) < _STRETCHES * (1 if is_explained else _LONG):
+        return None
+    count = len(memory.steps)
+    bounds = [round(place * count / _STRETCHES) for place in range(_STRETCHES + 1)]
+    levels = [median(memory.bytes[since:until]) for since, until in pairwise(bounds)]
+    middles = [mean(memory.steps[since:until]) for since, until in pairwise(bounds)]
+    steps = [later - earlier for earlier, later in pairwise(middles)]
+    if min(steps) <= 0:
+        return None
+    # A jump is one rise among others that are none, so the interval of their mean includes 0.
+    rises = [(later - earlier) / apart for (earlier, later), apart in zip(pairwise(levels), steps, strict=True)]
+    per_step, off = mean(rises), _QUANTILE * stdev(rises) / len(rises) ** 0.5
+    half = len(rises) // 2 + 1
+    gained_bytes = levels[-1] - levels[0]
+    if per_step - off <= 0 or mean(rises[half:]) < _LASTING * mean(rises[:half]):
+        return None
+    if gained_bytes < max(_LEAST_BYTES, _LEAST_SHARE * levels[0]):
+        return None
+    return StepGrowth(per_step, per_step - off, per_step + off, gained_bytes, memory.bytes[-1])
 
 
 def last_value(series: Series | None) -> float:

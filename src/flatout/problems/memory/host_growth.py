@@ -5,8 +5,8 @@ What it is: the training process keeps something of each step: losses with their
 Why the GPU idles: it does not, until the memory is exhausted and the kernel kills the run; before that the machine
 swaps, and the garbage collector has more to look through at every pass.
 
-How it shows in a run: the resident memory of the training process rises over the whole second half of the run and does
-not level off.
+How it shows in a run: the memory of the training process rises from step to step and does not level off; the interval
+of the rise excludes zero. A list that grows with tensors in it is named.
 
 How it shows in source: a loss, or a result with its graph, is appended to a list or added to a sum that outlives the
 step, without `.detach()` or `.item()`.
@@ -25,8 +25,18 @@ import ast
 from collections.abc import Iterator
 
 from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
-from flatout.problems.memory.growth import DAY_S, TOO_FAR_S, amount, duration, lasting_growth, memory_limit, room_bytes
-from flatout.records.evidence import Evidence
+from flatout.problems.memory.growth import (
+    DAY_S,
+    TOO_FAR_S,
+    Growth,
+    amount,
+    duration,
+    growth_by_step,
+    lasting_growth,
+    memory_limit,
+    room_bytes,
+)
+from flatout.records.evidence import Evidence, Holder
 from flatout.records.message import message, verbatim
 from flatout.records.source import Fix
 from flatout.source.code import Code
@@ -49,32 +59,52 @@ _KEEP_NOTHING = ("TensorDataset", "IterableDataset")
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    growth, limit = lasting_growth(run.series.get("main_rss_bytes")), memory_limit(run)
-    steps_per_s = run.report.throughput.steps_per_s
-    if growth is None or limit is None or not steps_per_s:
+    limit, steps_per_s = memory_limit(run), run.report.throughput.steps_per_s
+    if limit is None or not steps_per_s:
+        return
+    growth = _growth(run, steps_per_s)
+    if growth is None:
         return
     left_s = room_bytes(run, limit.bytes) / growth.bytes_per_s
     if left_s > TOO_FAR_S or _may_be_a_cache(run, growth.bytes_per_s, room_bytes(run, limit.bytes)):
         return
     per_step = growth.bytes_per_s / steps_per_s
+    holder = run.holders[0] if run.holders else None
+    evidence: dict[str, float | int | str] = {
+        "bytes_per_step": round(per_step),
+        "gained_bytes": round(growth.gained_bytes),
+        "resident_bytes": round(growth.last_bytes),
+        "limit_bytes": round(limit.bytes),
+        "hours_left": round(left_s / 3600, 2),
+    }
+    if holder is not None:
+        evidence |= {"holder": holder.name, "keeps_graph": int(holder.has_graph)}
+    figures = {"kept": amount(per_step), "limit": limit.words, "size": amount(limit.bytes), "left": duration(left_s)}
     yield FoundInRun(
+        location=None if holder is None else holder.location,
         severity="high" if left_s < DAY_S else "medium",
-        evidence={
-            "bytes_per_step": round(per_step),
-            "gained_bytes": round(growth.gained_bytes),
-            "resident_bytes": round(growth.last_bytes),
-            "limit_bytes": round(limit.bytes),
-            "hours_left": round(left_s / 3600, 2),
-        },
-        cause=message(
-            "me701.cause",
-            kept=amount(per_step),
-            limit=limit.words,
-            size=amount(limit.bytes),
-            left=duration(left_s),
-        ),
+        evidence=evidence,
+        cause=message("me701.cause", **figures)
+        if holder is None
+        else message("me701.cause_holder", holder=holder.name, what=message(_kind(holder)), **figures),
         change=message("me701.change"),
     )
+
+
+def _growth(run: Evidence, steps_per_s: float) -> Growth | None:
+    """By step where the process told of it, else over time as seen from outside."""
+    if run.step_memory is None:
+        return lasting_growth(run.series.get("main_rss_bytes"))
+    growth = growth_by_step(run.step_memory, bool(run.holders))
+    if growth is None:
+        return None
+    return Growth(growth.gained_bytes, growth.per_step * steps_per_s, growth.last_bytes)
+
+
+def _kind(holder: Holder) -> str:
+    if holder.element == "array":
+        return "me701.arrays"
+    return "me701.graphs" if holder.has_graph else "me701.tensors"
 
 
 def _may_be_a_cache(run: Evidence, bytes_per_s: float, room: float) -> bool:

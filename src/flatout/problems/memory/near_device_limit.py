@@ -18,10 +18,11 @@ When it is fine: shapes never change and the peak is behind you (a batch size ch
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 
 from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growth import amount
-from flatout.records.evidence import Evidence, GpuState
+from flatout.records.evidence import Evidence
 from flatout.records.message import message
 
 CODE = "ME703"
@@ -30,11 +31,12 @@ _NEAR = 0.95
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    shares = {state.gpu: _share(state) for state in run.gpus}
-    worst = max(run.gpus, key=lambda state: shares[state.gpu], default=None)
-    if worst is None or shares[worst.gpu] < _NEAR:
+    known = [(state.memory_used_bytes or 0.0, state.memory_total_bytes, state) for state in run.gpus]
+    filled = [(used / total, used, total, state) for used, total, state in known if total]
+    share, used, total, worst = max(filled, key=itemgetter(0), default=(0.0, 0.0, 0.0, None))
+    if worst is None or share < _NEAR:
         return
-    used, total, own = worst.memory_used_bytes or 0.0, worst.memory_total_bytes or 0.0, worst.own_memory_bytes
+    own = worst.own_memory_bytes
     others = max(0.0, used - own) if own is not None else 0.0
     figures = {"used": amount(used), "size": amount(total), "gpu": worst.gpu}
     yield FoundInRun(
@@ -44,14 +46,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "used_bytes": round(used),
             "total_bytes": round(total),
             "other_processes_bytes": round(others),
-            "used_share": round(shares[worst.gpu], 3),
+            "used_share": round(share, 3),
         },
         cause=message("me703.cause_others", **figures, others=amount(others))
         if others > 0.05 * total
         else message("me703.cause", **figures),
         change=message("me703.change"),
     )
-
-
-def _share(state: GpuState) -> float:
-    return (state.memory_used_bytes or 0.0) / state.memory_total_bytes if state.memory_total_bytes else 0.0

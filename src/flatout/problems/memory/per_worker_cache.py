@@ -40,7 +40,7 @@ from flatout.problems.memory.growth import (
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.source.code import Code
-from flatout.source.epochs import known_workers
+from flatout.source.loops import known_workers
 
 CODE = "ME706"
 _DANGEROUS = 0.5

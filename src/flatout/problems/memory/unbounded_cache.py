@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from flatout.problems.found import FoundInSource, loader_is_here
 from flatout.records.message import message
 from flatout.source.code import Code
-from flatout.source.epochs import known_workers
+from flatout.source.loops import known_workers
 
 CODE = "ME711"
 

@@ -26,8 +26,8 @@ import ast
 import re
 from collections.abc import Iterator
 
+from flatout.model.edits import Edits, LessStep
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.source.code import Code
@@ -48,9 +48,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     # What idles now is idle for want of batches as well: only the rest of it is DataParallel's doing.
     rest_ms = run.step_ms - run.starved_ms
     best_ms = run.starved_ms + rest_ms * min(1.0, share / _REACHED)
-    gain = by_step(
-        run, run.step_ms - 0.25 * (run.step_ms - best_ms), 0.5 * (run.step_ms + best_ms), best_ms, message("ra904.gain")
-    )
     yield FoundInRun(
         location=run.data_parallel_at,
         evidence={
@@ -60,7 +57,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("ra904.cause", gpus=len(run.gpus), share=share),
         change=message("ra904.change", gpus=len(run.gpus)),
-        predicted_gain=gain,
+        edits=Edits.between((LessStep(part * (run.step_ms - best_ms)),) for part in (0.25, 0.5, 1.0)),
     )
 
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.found import FoundInRun
-from flatout.problems.prediction import by_removing, processors_floor_ms
+from flatout.model.edits import AtLeast, Edits, LessStep
+from flatout.problems.found import FoundInRun, processors_floor_ms
 from flatout.problems.rank.ranks import Times, all_but, delays_ms, name_of, rank_times, typical_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
@@ -51,10 +51,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not run.on_gpu and any(part_ms < _ALL_ALONG * delay_ms for part_ms in delays_ms(run, late)):
         return
     phase, more_ms = _slowest_phase(late, rest)
-    method = message("ra901.gain", delay_ms=delay_ms)
     # Ranks that no longer wait compute at the same time: processors that do it then share caches and memory.
     together_ms = 0.0 if run.on_gpu else _ALL_AT_WORK * processors_floor_ms(run)
-    gain = by_removing(run, min(delay_ms, 0.95 * run.step_ms), method, floor_ms=together_ms)
     if phase in _CADENCE:
         return
     yield FoundInRun(
@@ -69,7 +67,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("ra901.cause", rank=name_of(late.rank), delay_ms=delay_ms, phase_ms=more_ms, phase=phase),
         change=_change(phase, late),
-        predicted_gain=gain,
+        edits=Edits((LessStep(delay_ms), AtLeast(together_ms))),
     )
 
 

@@ -20,12 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import itemgetter
 
+from flatout.model.edits import Edits, LessStep
 from flatout.problems.found import FoundInRun
-from flatout.problems.prediction import by_step
 from flatout.problems.rank.ranks import Times, name_of, rank_times, samples_per_step
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.records.report import Gain
 
 CODE = "RA902"
 _WORTH = 0.05
@@ -38,8 +37,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     (most, busiest), (least, idlest) = max(shares, key=itemgetter(0)), min(shares, key=itemgetter(0))
     mean = sum(work for work, _ in shares) / len(shares)
-    gain = _gain(run)
-    if most < (1 + _WORTH) * mean or gain is None:
+    if most < (1 + _WORTH) * mean:
         return
     use = run.training_loader
     yield FoundInRun(
@@ -53,11 +51,11 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("ra902.cause", busiest=name_of(busiest), most=most, idlest=name_of(idlest), least=least),
         change=message("ra902.change"),
-        predicted_gain=gain,
+        edits=_edits(run),
     )
 
 
-def _gain(run: Evidence) -> Gain | None:
+def _edits(run: Evidence) -> Edits:
     """Equal batches spare the busiest rank what it does longer; equal numbers of steps end the epoch at their mean."""
     ranks = rank_times(run)
     steps = [rank.rank.steps for rank in ranks]
@@ -67,9 +65,8 @@ def _gain(run: Evidence) -> Gain | None:
     spared_ms = _more_ms(busiest, ranks) if max(per_step) > (1 + _WORTH) * sum(per_step) / len(per_step) else 0.0
     # No more can be spared than the samples that go elsewhere.
     spared_ms = min(spared_ms, run.step_ms * (1 - sum(per_step) / len(per_step) / max(per_step)))
-    after_ms = fewer * (run.step_ms - spared_ms)
-    method = message("ra902.gain", spared_ms=spared_ms, steps=fewer)
-    return by_step(run, 0.5 * (run.step_ms + after_ms), after_ms, after_ms, method)
+    less_ms = run.step_ms - fewer * (run.step_ms - spared_ms)
+    return Edits((LessStep(less_ms),), worst=(LessStep(0.5 * less_ms),))
 
 
 def _more_ms(busiest: Times, ranks: list[Times]) -> float:

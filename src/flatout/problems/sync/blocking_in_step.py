@@ -5,7 +5,8 @@ return: `recv`, `accept`, `sleep`, `input`, a web request, `psutil.cpu_percent(i
 
 Why the GPU idles: while the training thread is blocked, nothing is launched.
 
-How it shows in a run: host time in a line that calls such a function, outside of the wait for a batch.
+How it shows in a run: the training thread is asleep at such a line, outside of the wait for a batch: in a read, on a
+socket or a pipe, for a lock, a child process or a timer.
 
 How it shows in source: such a call in code that every step runs, and `torch.distributed.barrier()` there too.
 
@@ -21,13 +22,18 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
+from flatout.model.edits import Edits, LessHost
 from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
-from flatout.problems.hot_lines import host_lines, text_at
-from flatout.problems.prediction import by_sparing_host
+from flatout.problems.hot_lines import host_lines, text_at, waiting_lines
 from flatout.records.evidence import Evidence
+from flatout.records.ledger import SCRIPT, Nature
 from flatout.records.message import Message, message
+from flatout.records.report import Location
 from flatout.source.code import Code
 from flatout.source.syntax.module import Function, full_name
 from flatout.source.syntax.nodes import argument, called_name, dotted_name, last_name, short_text
@@ -44,27 +50,62 @@ _POLLS = re.compile(r"select\.select\([^)]*,\s*0(\.0)?\s*\)|cpu_percent\(\s*(int
 _WORTH = 0.02
 
 
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """A line at which the training thread waits, and for what; None where only its text tells that it does."""
+
+    location: Location
+    function: str
+    ms: float
+    nature: Nature | None = None
+
+
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    texts = [(line, text_at(run, line.location)) for line in host_lines(run)]
-    waits = [
-        line for line, text in texts if not text.startswith("#") and _BLOCKS.search(text) and not _POLLS.search(text)
-    ]
-    wait_ms = sum(line.ms for line in waits)
+    # Where nothing tells what the thread did at a line, as in an older recording, its text does.
+    tells = any(entry.nature != "unknown" for entry in run.ledger.entries)
+    waits = _seen_waiting(run) if tells else _written_waits(run)
+    wait_ms = sum(wait.ms for wait in waits)
     if not waits or wait_ms < _WORTH * run.step_ms:
         return
-    gain = by_sparing_host(run, wait_ms, message("sy305.gain", wait_ms=wait_ms, step_ms=run.step_ms))
-    worst = waits[0]
+    worst, places = max(waits, key=lambda wait: wait.ms), {wait.location for wait in waits}
+    # What else these lines take of the step goes with the wait.
+    around_ms = sum(entry.ms for entry in run.ledger.entries if entry.part in SCRIPT and entry.location in places)
+    evidence: dict[str, float | int | str] = {
+        "wait_ms_per_step": round(wait_ms, 2),
+        "call": text_at(run, worst.location)[:80],
+        "function": worst.function,
+    }
+    figures: dict[str, Any] = {"function": worst.function, "wait_ms": wait_ms, "step_ms": run.step_ms}
+    if worst.nature is not None:
+        evidence["waits_for"] = worst.nature
+        figures["what"] = message(f"ledger.waits_{worst.nature}")
     yield FoundInRun(
         location=worst.location,
-        evidence={
-            "wait_ms_per_step": round(wait_ms, 2),
-            "call": text_at(run, worst.location)[:80],
-            "function": worst.function,
-        },
-        cause=message("sy305.cause", function=worst.function, wait_ms=wait_ms, step_ms=run.step_ms),
+        evidence=evidence,
+        cause=message("sy305.cause" if worst.nature is None else "sy305.cause_seen", **figures),
         change=message("sy305.change"),
-        predicted_gain=gain,
+        edits=Edits((LessHost(wait_ms, "forward", is_idle=True), LessHost(around_ms, "forward"))),
     )
+
+
+def _seen_waiting(run: Evidence) -> list[_Wait]:
+    """Lines at which the thread was mostly seen asleep, whatever is written there."""
+    by_place: dict[tuple[Location, str, Nature], float] = defaultdict(float)
+    places = waiting_lines(run)
+    for entry in run.ledger.entries:
+        if entry.part == "waiting" and entry.location in places:
+            by_place[entry.location, entry.function, entry.nature] += entry.ms
+    return [_Wait(location, function, ms, nature) for (location, function, nature), ms in by_place.items()]
+
+
+def _written_waits(run: Evidence) -> list[_Wait]:
+    """Of a recording that does not tell what the thread did: lines that call what blocks."""
+    texts = [(line, text_at(run, line.location)) for line in host_lines(run)]
+    return [
+        _Wait(line.location, line.function, line.ms)
+        for line, text in texts
+        if not text.startswith("#") and _BLOCKS.search(text) and not _POLLS.search(text)
+    ]
 
 
 # Calls that block the training thread: on a clock, a process, a server, a person.

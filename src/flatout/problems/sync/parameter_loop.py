@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flatout.model.edits import Edits, LessHost, NoSync
 from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
 from flatout.problems.hot_lines import ms_at, place_name
-from flatout.problems.prediction import by_sparing_host
 from flatout.problems.sync.waits import RESULTS, is_per_parameter, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
@@ -48,7 +48,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     loop_ms = min(timed_ms(run, sites) + launches_ms, run.phase("sync").ms + run.phase("other").ms)
     count = sum(site.per_step for site in sites)
     # Its kernels are tiny, and go with it.
-    gain = by_sparing_host(run, _SAVED * loop_ms, message("sy304.gain", loop_ms=loop_ms, step_ms=run.step_ms))
+    spared_ms, sync_ms = _SAVED * loop_ms, run.phase("sync").ms
+    waits_ms = min(spared_ms, sync_ms)
+    edits = Edits((NoSync(waits_ms, sync_ms), LessHost(spared_ms - waits_ms, "other")))
     worst = max(sites, key=lambda site: site.ms or 0.0)
     yield FoundInRun(
         location=worst.location,
@@ -59,7 +61,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("sy304.cause", count=count, loop_ms=loop_ms, step_ms=run.step_ms),
         change=message("sy304.change"),
-        predicted_gain=gain,
+        edits=edits,
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from flatout.model.edits import Edits, LessHost, NoSync
+from flatout.model.measured import device_work_ms
 from flatout.problems.found import FoundInRun
 from flatout.problems.hot_lines import ms_at, place_name, text_at
-from flatout.problems.prediction import by_sparing_host, device_work_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.report import SyncSite
@@ -71,6 +72,9 @@ def report_waits(
     """The finding of waits that take `wait_ms` a step, the most expensive site first; none if the GPU is busy."""
     if not sites:
         return
+    # Waits that were timed are in `sync`; hidden ones in the phase of their line.
+    sync_ms = run.phase("sync").ms
+    timed = min(wait_ms, sync_ms)
     count = sum(site.per_step for site in sites)
     lines = ", ".join(f"{place_name(site.location)} {site.op} {site.per_step:.3g}x" for site in sites[:5])
     yield FoundInRun(
@@ -78,5 +82,5 @@ def report_waits(
         evidence={**evidence, "lines": lines},
         cause=message(f"{code}.cause", count=count, wait_ms=wait_ms, step_ms=run.step_ms),
         change=message(f"{code}.change", lines=lines),
-        predicted_gain=by_sparing_host(run, wait_ms, message(f"{code}.gain", wait_ms=wait_ms, step_ms=run.step_ms)),
+        edits=Edits((NoSync(timed, sync_ms), LessHost(wait_ms - timed))),
     )

@@ -27,8 +27,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flatout.model.edits import Edits, LessStep
 from flatout.problems.found import FoundInRun
-from flatout.problems.prediction import by_step
 from flatout.problems.transfer.copies import is_small, list_sites, mib_per_step, moving_ms, training_copies
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
@@ -55,8 +55,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     computing_ms = run.step_ms - copying_ms
     left_ms = _SIDE_BY_SIDE * max(copying_ms, computing_ms)
-    method = message("tr206.gain", copying_ms=copying_ms, computing_ms=computing_ms)
-    gain = by_step(run, 0.5 * (run.step_ms + left_ms), left_ms, max(copying_ms, computing_ms), method)
+    likely_ms, best_ms = run.step_ms - left_ms, run.step_ms - max(copying_ms, computing_ms)
+    edits = Edits((LessStep(likely_ms),), worst=(LessStep(0.5 * likely_ms),), best=(LessStep(best_ms),))
     mebibytes = mib_per_step(sites)
     yield FoundInRun(
         location=sites[0].location,
@@ -68,5 +68,5 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("tr206.cause", mib=mebibytes, copying_ms=copying_ms, step_ms=run.step_ms),
         change=message("tr206.change"),
-        predicted_gain=gain,
+        edits=edits,
     )

@@ -25,13 +25,16 @@ import ast
 from collections.abc import Iterator
 
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
-from flatout.problems.transfer.batch_copies import BatchCopy, find_copies, may_be_no_tensor, takes_no_options
 from flatout.problems.transfer.copies import (
+    BatchCopy,
     blocked_ms,
-    gain_unblocked,
+    find_copies,
     list_sites,
+    may_be_no_tensor,
     mib_per_step,
+    takes_no_options,
     training_copies,
+    unblock,
     unblocked_part,
 )
 from flatout.records.evidence import Evidence
@@ -61,7 +64,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("tr204.cause", blocked_ms=held_ms, step_ms=run.step_ms),
         change=message("tr204.change", lines=list_sites(sites)),
-        predicted_gain=gain_unblocked(run, sites, to_pin=False),
+        edits=unblock(run, sites, to_pin=False),
     )
 
 

@@ -28,10 +28,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from flatout.model.edits import Edits, LessHost
 from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
-from flatout.problems.prediction import by_sparing_host
-from flatout.problems.transfer.batch_copies import find_copies
-from flatout.problems.transfer.copies import is_small, list_sites, training_copies
+from flatout.problems.transfer.copies import find_copies, is_small, list_sites, training_copies
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.source.code import Code
@@ -64,8 +63,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     took_ms = min(sum(site.ms for site in sites), run.phase("h2d").ms)
     # One copy of all of it is left, at the mean cost of one.
     saved_ms = took_ms * (1 - 1 / count)
-    method = message("tr202.gain", copies=count, copy_ms=took_ms, step_ms=run.step_ms)
-    gain = by_sparing_host(run, saved_ms, method)
     yield FoundInRun(
         location=sites[0].location,
         evidence={
@@ -76,7 +73,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("tr202.cause", copies=count, copy_ms=took_ms, step_ms=run.step_ms),
         change=message("tr202.change", lines=list_sites(sites)),
-        predicted_gain=gain,
+        edits=Edits((LessHost(saved_ms, "h2d", is_sampled=False),)),
     )
 
 

@@ -23,21 +23,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.found import FoundInRun, FoundInSource, setting_words, where_written
-from flatout.problems.transfer.batch_copies import find_copies
 from flatout.problems.transfer.copies import (
     blocked_ms,
-    gain_unblocked,
+    find_copies,
     is_small,
     list_sites,
     mib_per_step,
     pinned_part,
     training_copies,
+    unblock,
 )
 from flatout.records.evidence import Evidence
 from flatout.records.message import message, verbatim
 from flatout.records.source import Edit, Fix, Related
 from flatout.source.code import Code
-from flatout.source.flow.value_edits import replace_value
+from flatout.source.flow.values import replace_value
 from flatout.source.syntax.edits import add_keyword
 from flatout.source.syntax.nodes import has_star_arguments
 from flatout.source.training.loaders import Loader, Setting, accepts_setting, has_device_samples, loader_setting
@@ -64,7 +64,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("tr201.cause", mib=mebibytes, blocked_ms=held_ms, step_ms=run.step_ms),
         change=message("tr201.change"),
-        predicted_gain=gain_unblocked(run, sites, to_pin=True),
+        edits=unblock(run, sites, to_pin=True),
     )
 
 

@@ -28,7 +28,7 @@ import ast
 from collections.abc import Iterator
 
 from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
-from flatout.problems.transfer.copies import blocked_ms, gain_unblocked, list_sites, pinned_part, training_copies
+from flatout.problems.transfer.copies import blocked_ms, list_sites, pinned_part, training_copies, unblock
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.source import Related
@@ -64,7 +64,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("tr203.cause", copies=count, blocked_ms=held_ms, step_ms=run.step_ms),
         change=message("tr203.change"),
-        predicted_gain=gain_unblocked(run, sites, to_pin=True),
+        edits=unblock(run, sites, to_pin=True),
     )
 
 

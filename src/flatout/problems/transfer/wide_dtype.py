@@ -28,13 +28,14 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from flatout.model.edits import Edits, LessHost, LessStep, MoreBatch
+from flatout.model.prediction import predict
 from flatout.problems.found import FoundInRun, FoundInSource, loader_is_here
 from flatout.problems.hot_lines import place_name
-from flatout.problems.prediction import by_removing, by_sparing_host, by_step
 from flatout.problems.transfer.copies import blocked_ms, is_small, moving_ms, training_copies
 from flatout.records.evidence import Evidence, NarrowCopy
 from flatout.records.message import Message, message
-from flatout.records.report import CopySite, Gain
+from flatout.records.report import CopySite
 from flatout.source.code import Code
 from flatout.source.flow.devices import uses_device
 from flatout.source.syntax.module import Function, own_nodes
@@ -58,8 +59,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     total = sum(site.bytes_per_step for site, _ in found)
     saved = sum(_saved_bytes(pair) for pair in found)
     # By what shrinks with the bytes: what blocks the host, what is in the device's queue, what collating takes.
-    gains = (_gain_of_blocking(run, found), _gain_of_queue(run, found), _gain_of_collating(run, saved))
-    gain = max((gain for gain in gains if gain is not None), key=lambda gain: gain.mid, default=None)
+    ways = (_spare_blocking(run, found), _spare_queue(run, found), _spare_collating(run, saved))
+    gains = [(gain.mid, edits) for edits in ways if edits is not None and (gain := predict(run, edits)) is not None]
+    _, best = max(gains, key=lambda gained: gained[0], default=(1.0, None))
     site, narrow = max(found, key=_saved_bytes)
     yield FoundInRun(
         location=site.location,
@@ -75,7 +77,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "tr205.cause", mib=total / 2**20, dtype=narrow.dtype, narrow=narrow.narrow, more_mib=saved / 2**20
         ),
         change=_change(narrow),
-        predicted_gain=gain,
+        edits=best,
     )
 
 
@@ -92,18 +94,17 @@ def _saved_bytes(pair: _Pair) -> float:
     return pair[0].bytes_per_step * pair[1].saved_share
 
 
-def _gain_of_blocking(run: Evidence, found: Sequence[_Pair]) -> Gain | None:
+def _spare_blocking(run: Evidence, found: Sequence[_Pair]) -> Edits | None:
     blocking = [pair for pair in found if pair[0].non_blocking_share < 0.5 or pair[0].pinned_share < 0.5]
     total = sum(site.bytes_per_step for site, _ in blocking)
     if not total:
         return None
     held_ms = blocked_ms(run, [site for site, _ in blocking])
     part = sum(_saved_bytes(pair) for pair in blocking) / total
-    method = message("tr205.gain_blocking", blocked_ms=held_ms, step_ms=run.step_ms, share=part)
-    return by_sparing_host(run, part * held_ms, method)
+    return Edits((LessHost(part * held_ms, "h2d", is_sampled=False),))
 
 
-def _gain_of_queue(run: Evidence, found: Sequence[_Pair]) -> Gain | None:
+def _spare_queue(run: Evidence, found: Sequence[_Pair]) -> Edits | None:
     """Copies that do not block take their turn among the kernels: that counts where the device is never short."""
     saved = sum(
         _saved_bytes(pair) for pair in found if pair[0].non_blocking_share >= 0.5 and pair[0].pinned_share >= 0.5
@@ -113,11 +114,10 @@ def _gain_of_queue(run: Evidence, found: Sequence[_Pair]) -> Gain | None:
         return None
     # The device moves what it copies and computes in turn: its own copies are no more than its step.
     bus_ms = moving_ms(run, saved)
-    low_ms, mid_ms, high_ms = (max(run.step_ms - part * bus_ms, 0.3 * run.step_ms) for part in (0.75, 1.0, 1.25))
-    return by_step(run, low_ms, mid_ms, high_ms, message("tr205.gain_queue", mib=saved / 2**20, bus_ms=bus_ms))
+    return Edits.between((LessStep(min(part * bus_ms, 0.7 * run.step_ms)),) for part in (0.75, 1.0, 1.25))
 
 
-def _gain_of_collating(run: Evidence, saved: float) -> Gain | None:
+def _spare_collating(run: Evidence, saved: float) -> Edits | None:
     """Torch's own collating copies bytes, in the training process itself where there are no workers."""
     use = run.training_loader
     if use is None or use.workers or use.cost is None or use.settings.get("collate_fn") not in _TORCH_OWN:
@@ -126,8 +126,7 @@ def _gain_of_collating(run: Evidence, saved: float) -> Gain | None:
         return None
     collate_ms = use.cost.collate_ms_per_sample * run.samples_per_step
     part = saved / max(1.0, sum(site.bytes_per_step for site in training_copies(run)))
-    spared_ms = min(part * collate_ms, run.starved_ms)
-    return by_removing(run, spared_ms, message("tr205.gain_collate", collate_ms=collate_ms, share=part))
+    return Edits((MoreBatch(-min(part * collate_ms, run.starved_ms)),))
 
 
 def _change(narrow: NarrowCopy) -> Message:

@@ -128,7 +128,6 @@ class _EvaluationSchedule:
         site.tell(function=code.co_name, every=self._every, keeps_last=ends, from_step=site.step)
 
     def _why_not(self, code: CodeType, caller: FrameType) -> Message | None:
-        """Why calls of this function must not be left out."""
         name, more = code.co_name, other_effect(code)
         if more is not None:
             return message("cadence_eval.does_more", function=name, effect=more)
@@ -145,7 +144,7 @@ class _EvaluationSchedule:
             caller = sys._getframe(1)
             is_scheduled = (caller.f_code, caller.f_lineno) == self._caller
             turn = self._next_turn() if is_scheduled else _Turn()
-            if is_scheduled and self._site.in_force and self._is_skipped(turn, caller):
+            if is_scheduled and self._site.in_force and self._leave_out(turn, caller):
                 return turn.result
             self._is_inside = True
             try:
@@ -164,7 +163,8 @@ class _EvaluationSchedule:
             self._at_step, self._calls_at_step = self._site.step, 0
         return self._turns.setdefault(self._calls_at_step, _Turn())
 
-    def _is_skipped(self, turn: _Turn, caller: FrameType) -> bool:
+    def _leave_out(self, turn: _Turn, caller: FrameType) -> bool:
+        """Count the call; whether it is left out."""
         loop = self._site.guarded(lambda: loop_position(caller))
         is_last = False
         if loop is not None:
@@ -179,7 +179,6 @@ class _EvaluationSchedule:
 
 
 def _user_frames(frame: FrameType | None) -> list[FrameType]:
-    """The frames of the user's own code, the innermost first."""
     found = []
     while frame is not None:
         name = frame.f_code.co_filename

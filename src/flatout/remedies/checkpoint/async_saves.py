@@ -31,7 +31,6 @@ from ...records.message import message
 from ..answers import Answer, Report, by_finding
 from ..site import Refused, Site
 from ..traits import Bottleneck, Pauses, Traits
-from ..values import Flag
 
 if TYPE_CHECKING:
     from .saver import Saver
@@ -41,7 +40,6 @@ ID = "checkpoint.async"
 TITLE = "Checkpoints written in the background, and whole or not at all"
 SAFETY = "lossless"
 TRAITS = Traits(Bottleneck.PAUSES, pauses=Pauses.AT_EVENTS)
-VALUE = Flag()
 # Serialising stays at the call. Of the pause 28 and 40% went for many small tensors on a GPU, 57% for such on a CPU, 82
 # to 86% for large ones.
 PART = (0.25, 0.6)
@@ -75,7 +73,7 @@ def apply(site: Site, value: Any) -> None:
             given.arguments["f"] = file
             original(*given.args, **given.kwargs)
 
-        if saver.is_mine and _is_under_way(site.torch, saver, path, write):
+        if saver.is_mine and _save_aside(site.torch, saver, path, write):
             site.guarded(lambda: _tell(site, saver))
             return None
         if saver.concerns(path, below=False):
@@ -107,7 +105,7 @@ def _path_of(given: inspect.BoundArguments) -> str | None:
     return path if isinstance(path, str) else None
 
 
-def _is_under_way(torch: Any, saver: Saver, path: str, write: Callable[[Any], None]) -> bool:
+def _save_aside(torch: Any, saver: Saver, path: str, write: Callable[[Any], None]) -> bool:
     # Threads take turns: whether torch makes check sums is one setting for all of them.
     with saver.turn:
         # Torch can leave them out from 2.6 on; then the writer makes them.
@@ -224,7 +222,7 @@ def _renaming(saver: Saver, original: Any) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if (pending or failures) and _concerned(saver, args[:2], kwargs, below=True):
-            if not kwargs and _is_promised(saver, *args):
+            if not kwargs and _promise_rename(saver, *args):
                 return None
             saver.wait_all()
         return original(*args, **kwargs)
@@ -232,7 +230,7 @@ def _renaming(saver: Saver, original: Any) -> Callable[..., Any]:
     return call
 
 
-def _is_promised(saver: Saver, *paths: Any) -> bool:
+def _promise_rename(saver: Saver, *paths: Any) -> bool:
     try:
         source, target = map(os.fsdecode, paths)
         return saver.rename(source, target)

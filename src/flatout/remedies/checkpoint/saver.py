@@ -243,7 +243,6 @@ class Saver:
         self.pending.clear()
 
     def poll(self) -> None:
-        """Note what has been written meanwhile."""
         if self.pending and self.is_mine:
             with self._own_calls(), self._lock:
                 while self.pending and self._hear(wait=False):
@@ -289,7 +288,6 @@ class Saver:
             self._writer = None
 
     def _finish_here(self, job: Job) -> None:
-        """What the writer could not do, by ourselves."""
         if job.memory >= 0:
             self._write_here(job)
             return

@@ -160,7 +160,6 @@ def _lock(descriptor: int) -> None:
 
 
 def remove_left_over(target: str) -> None:
-    """Take away what a killed run has left half written beside this file."""
     folder, name = os.path.split(target)
     for entry in os.listdir(folder):
         if entry.startswith(f".{name}{_MARK}"):

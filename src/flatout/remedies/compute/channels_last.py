@@ -18,19 +18,17 @@ from typing import Any
 
 from ...records.message import message
 from ..answers import Answer, Report, has_finding, no, torch_state, yes
-from ..model.call_arguments import map_tensors
 from ..model.module_calls import CallAttempts, wrap_calls
+from ..model.repeated_calls import map_tensors
 from ..model.roots import Root, find_roots
 from ..site import Refused, Site
 from ..torch_hooks import hook_steps
 from ..traits import Bottleneck, Traits
-from ..values import Flag
 
 ID = "layout.channels_last"
 TITLE = "Convolutions with the channels last"
 SAFETY = "numeric"
 TRAITS = Traits(Bottleneck.DEVICE, is_switchable=True)
-VALUE = Flag()
 
 
 def applies(report: Report) -> Answer:

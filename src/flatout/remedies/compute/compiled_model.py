@@ -20,8 +20,8 @@ from typing import Any
 from ...feed.reasons import error_text
 from ...records.message import message
 from ..answers import Answer, Report, has_finding, no, ran_on_gpu, torch_state, yes
-from ..model.call_arguments import gradients_of, map_tensors
 from ..model.module_calls import CallAttempts, FullSavedState, replace_call
+from ..model.repeated_calls import gradients_of, map_tensors
 from ..model.roots import Root, find_roots, tensors_in
 from ..site import Refused, Site
 from ..traits import Bottleneck, Traits, WarmUp

@@ -100,8 +100,6 @@ def _overrule(site: Site) -> None:
 
 
 class ShapeWatch:
-    """Counts shapes of inputs that were not there before."""
-
     def __init__(self, site: Site) -> None:
         self._site = site
         self._known: set[tuple[Any, ...]] = set()

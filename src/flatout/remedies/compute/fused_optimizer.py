@@ -19,13 +19,11 @@ from ..answers import Answer, Report, has_finding, no, optimizers, ran_on_gpu, s
 from ..site import Site
 from ..torch_hooks import hook_steps, parameters_of
 from ..traits import Bottleneck, Traits
-from ..values import Flag
 
 ID = "optimizer.fused"
 TITLE = "One fused update for all parameters"
 SAFETY = "numeric"
 TRAITS = Traits(Bottleneck.DEVICE, is_switchable=True)
-VALUE = Flag()
 # With kernels for GPU and CPU since the oldest torch that is supported.
 _FUSED = ("Adam", "AdamW", "SGD")
 _DEVICES = ("cuda", "cpu")
@@ -59,8 +57,6 @@ def apply(site: Site, value: Any) -> None:
 
 
 class Forms:
-    """Which optimizer was given which form."""
-
     def __init__(self, site: Site) -> None:
         self._site = site
         self._given: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()

@@ -17,8 +17,8 @@ from typing import Any
 
 from ...feed.reasons import Reasoned
 from ...records.message import Message, message
-from ..model.call_arguments import Modes, current_autocast, fill_tensors, form_of, gradients_of, map_tensors, tensors_of
 from ..model.module_calls import SavedState
+from ..model.repeated_calls import Modes, current_autocast, fill_tensors, form_of, gradients_of, map_tensors, tensors_of
 from ..model.roots import graph_nodes
 
 _WARM_UPS = 3
@@ -60,10 +60,10 @@ class Passes:
         self._tapes = tapes
         self._autocast = current_autocast(torch, next(module.parameters()).device.type)
         self._modes = Modes(module)
-        self._inputs = [tensor.detach().clone() for tensor in tensors_of(torch, arguments)]
-        for static, given in zip(self._inputs, tensors_of(torch, arguments), strict=True):
+        self.inputs = [tensor.detach().clone() for tensor in tensors_of(torch, arguments)]
+        for static, given in zip(self.inputs, tensors_of(torch, arguments), strict=True):
             static.requires_grad_(given.requires_grad)
-        self._arguments = fill_tensors(torch, arguments, self._inputs)
+        self._arguments = fill_tensors(torch, arguments, self.inputs)
         self._parameters = dict(module.named_parameters())
         # Leaves of their own on the same memory: the module's may belong to graphs of earlier steps and their streams.
         self._leaves = {
@@ -75,7 +75,6 @@ class Passes:
         self._apply = _node(torch, self).apply
 
     def call(self, arguments: Any) -> Any:
-        """The module's call, replayed."""
         ticket = Ticket(self._tapes.random_state() if self._draws else None)
         self._open = weakref.ref(ticket)
         given = tuple(tensors_of(self._torch, arguments))
@@ -95,9 +94,9 @@ class Passes:
         before = tapes.random_state()
         with tapes.aside():
             for number in range(_WARM_UPS):
-                held, versions = tapes.held_bytes(), [tensor._version for tensor in self._inputs]
+                held, versions = tapes.held_bytes(), [tensor._version for tensor in self.inputs]
                 ends = [tensor for tensor in self._unique(self._plain_call()) if tensor.requires_grad]
-                if [tensor._version for tensor in self._inputs] != versions:
+                if [tensor._version for tensor in self.inputs] != versions:
                     raise NotRecorded(message("call.changes_arguments"))
                 if number == 0:
                     self._check(ends, tapes.held_bytes() - held)
@@ -124,7 +123,7 @@ class Passes:
     def _check(self, ends: list[Any], held_bytes: int) -> None:
         if not ends:
             raise NotRecorded(message("graphs.no_gradient"))
-        own = {id(tensor) for tensor in (*self._inputs, *self._leaves.values())}
+        own = {id(tensor) for tensor in (*self.inputs, *self._leaves.values())}
         nodes = graph_nodes([tensor.grad_fn for tensor in ends if tensor.grad_fn is not None])
         if any(id(node.variable) not in own for node in nodes if hasattr(node, "variable")):
             raise NotRecorded(message("graphs.other_tensors"))
@@ -145,24 +144,20 @@ class Passes:
 
     def _gradients(self, ends: Iterable[Any], seeds: Iterable[Any]) -> list[Any]:
         """One for each input and each weight, None where it has none."""
-        everything = (*self._inputs, *self._leaves.values())
+        everything = (*self.inputs, *self._leaves.values())
         return gradients_of(self._torch, zip(ends, seeds, strict=True), everything)
 
     # Replaying
 
     def _fill(self, given: tuple[Any, ...]) -> None:
         with self._torch.no_grad():
-            for static, tensor in zip(self._inputs, given, strict=True):
+            for static, tensor in zip(self.inputs, given, strict=True):
                 static.copy_(tensor)
 
     def forward(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
         self._fill(given)
         self._forward()
         return tuple(output.clone() for output in self._outputs)
-
-    @property
-    def inputs_count(self) -> int:
-        return len(self._inputs)
 
     def stands_for(self, ticket: Ticket, gradients: tuple[Any, ...]) -> bool:
         """Whether the recorded backward pass is the one that is asked for."""
@@ -285,7 +280,7 @@ def _node(torch: Any, passes: Passes) -> Any:
     class Replayed(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
         def forward(ctx: Any, ticket: Ticket, *tensors: Any) -> tuple[Any, ...]:
-            given = tensors[: passes.inputs_count]
+            given = tensors[: len(passes.inputs)]
             ctx.ticket = ticket
             ctx.set_materialize_grads(False)
             ctx.save_for_backward(*given)
@@ -317,8 +312,6 @@ class NotRecorded(Reasoned):
 
 
 class CudaTapes:
-    """Records calls on one GPU."""
-
     def __init__(self, torch: Any, device: Any) -> None:
         self._torch = torch
         self._device = device

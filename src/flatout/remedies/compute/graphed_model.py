@@ -27,13 +27,11 @@ from typing import Any
 from ...feed.reasons import error_text
 from ...records.message import Message, message
 from ..answers import Answer, Report, has_finding, no, ran_on_gpu, share_of_training, torch_state, yes
-from ..model.call_arguments import NotPlain, form_of, tensors_of
 from ..model.module_calls import SavedState, check_hooks, has_gradient_hook, replace_call
+from ..model.repeated_calls import ModelSnapshot, NotPlain, WatchedCall, form_of, tensors_of
 from ..model.roots import Root, find_roots
-from ..model.snapshot import ModelSnapshot, WatchedCall
 from ..site import Refused, Site
 from ..traits import Bottleneck, Traits, WarmUp
-from ..values import Flag
 from .graph_passes import CudaTapes, NotRecorded, Passes, PlainCalls
 from .worth import Worth
 
@@ -42,7 +40,6 @@ TITLE = "Forward and backward replayed as CUDA graphs"
 SAFETY = "numeric"
 # They are timed in blocks before and after, which are shorter where steps are slow.
 TRAITS = Traits(Bottleneck.LAUNCHING, can_rest=True, records_operations=True, warm_up=WarmUp(80, slow_steps=40))
-VALUE = Flag()
 CONFLICTS = ("compile.model", "memory.checkpointing")
 ANSWERS = ("HO401",)
 _MOSTLY, _BUSY, _AT_WORK, _DRY = 0.7, 0.8, 0.5, 0.6
@@ -181,8 +178,6 @@ _LOOKS, _LOOK_EVERY = (20, 200), 2000
 
 
 class GraphedCall:
-    """Stands for the call of one module."""
-
     def __init__(self, site: Site, module: Any, tapes: CudaTapes) -> None:
         self._site = site
         self._torch = site.torch
@@ -196,7 +191,8 @@ class GraphedCall:
         self._fixed: ModelSnapshot | None = None
         self._changed_calls = 0
         self._replayed: deque[bool] = deque(maxlen=_CALLS_IN_MIND)
-        self._why_not: Message | None = None
+        # Why the last call was not replayed; None if it was.
+        self.why_not: Message | None = None
         self.replays = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -205,9 +201,9 @@ class GraphedCall:
         form = self._form_of(args, kwargs)
         if self._passes is None:
             return self._watch(form, args, kwargs)
-        self._why_not = self._why_plain(form, self._passes)
-        self._replayed.append(not self._why_not)
-        if self._why_not:
+        self.why_not = self._why_plain(form, self._passes)
+        self._replayed.append(not self.why_not)
+        if self.why_not:
             self._give_up_if_seldom()
             return self._module._call_impl(*args, **kwargs)
         self.replays += 1
@@ -220,11 +216,6 @@ class GraphedCall:
     @property
     def is_recorded(self) -> bool:
         return self._passes is not None
-
-    @property
-    def why_not(self) -> Message | None:
-        """Why the last call was not replayed; None if it was."""
-        return self._why_not
 
     def _is_for_us(self) -> bool:
         torch = self._torch
@@ -277,14 +268,14 @@ class GraphedCall:
         passes, seldom = self._passes, 4 * sum(self._replayed) < _CALLS_IN_MIND
         spent = passes is not None and passes.fallbacks >= _MOST_FALLBACKS
         if self._changed_calls >= _MOST_CHANGED or spent or (len(self._replayed) == _CALLS_IN_MIND and seldom):
-            self._site.give_up(message("graphs.cannot_replay", module=type(self._module).__name__, why=self._why_not))
+            self._site.give_up(message("graphs.cannot_replay", module=type(self._module).__name__, why=self.why_not))
 
     def _watch(self, form: object, args: Any, kwargs: Any) -> Any:
         self._watched = self._watched + 1 if form == self._form else 0
         self._form = form
         self._replayed.append(False)
         if self._watched == 0:
-            self._why_not = message("graphs.forms_change")
+            self.why_not = message("graphs.forms_change")
             self._give_up_if_seldom()
         if self._watched <= _WATCHED_CALLS:
             return self._watched_call(args, kwargs)
@@ -307,7 +298,7 @@ class GraphedCall:
         name, before = type(self._module).__name__, SavedState(self._torch, self._module)
         try:
             with PlainCalls():
-                is_identical = self._recorded(arguments, before)
+                is_identical = self._record_and_compare(arguments, before)
         except (NotRecorded, NotPlain) as error:
             self._site.refuse(message("graphs.cannot_record", module=name, why=error.why))
             return False
@@ -319,7 +310,7 @@ class GraphedCall:
         self._site.tell(recorded_at_step=self._site.step, first_replay="identical" if is_identical else "close")
         return True
 
-    def _recorded(self, arguments: Any, before: SavedState) -> bool:
+    def _record_and_compare(self, arguments: Any, before: SavedState) -> bool:
         """Whether the first replay was identical."""
         torch = self._torch
         for tensor in tensors_of(torch, arguments):

@@ -13,13 +13,11 @@ from ...records.message import message
 from ..answers import by_finding
 from ..site import Site
 from ..traits import Bottleneck, Traits
-from ..values import Flag
 
 ID = "autograd.plain"
 TITLE = "Anomaly detection of autograd is off"
 SAFETY = "lossless"
 TRAITS = Traits(Bottleneck.HOST, is_switchable=True)
-VALUE = Flag()
 
 applies = by_finding(ID, message("autograd.was_off"))
 

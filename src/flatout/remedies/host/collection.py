@@ -20,13 +20,11 @@ from ...records.message import message
 from ..answers import by_finding
 from ..site import Site
 from ..traits import Bottleneck, Traits
-from ..values import Flag
 
 ID = "gc.defer"
 TITLE = "Memory is tidied up between steps, and seldom"
 SAFETY = "lossless"
 TRAITS = Traits(Bottleneck.HOST)
-VALUE = Flag()
 _WARM_UP_STEPS = 10
 _EVERY_STEPS = 100
 _MANY_OBJECTS = 100_000

@@ -99,7 +99,6 @@ def record_arguments(arguments: dict[str, Any], *names: str) -> None:
 
 
 def arguments_as_made(loader: Any) -> dict[str, Any]:
-    """Of what was changed, by name."""
     return dict(vars(loader).get(_AS_MADE, {}))
 
 

@@ -100,8 +100,6 @@ def _draws_at_random(arguments: dict[str, Any]) -> bool:
 
 
 class _Rates:
-    """The learning rates of the optimizer that is just stepping."""
-
     def __init__(self, rule: str, times: float, site: Site) -> None:
         self._rule = rule
         self.times = times

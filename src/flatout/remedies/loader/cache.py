@@ -39,8 +39,7 @@ def apply(site: Site, value: Any) -> None:
     wrapped: list[Any] = []
 
     def change(loader: Any) -> Message | None:
-        from ...feed.cache.dataset import is_cached
-        from ...feed.cache.wrap import wrap
+        from ...feed.cache.dataset import is_cached, wrap
 
         if not hasattr(loader.dataset, "__getitem__"):
             return None
@@ -52,7 +51,7 @@ def apply(site: Site, value: Any) -> None:
         return join_reasons(told) if told else None
 
     def unwrap_all() -> None:
-        from ...feed.cache.wrap import unwrap
+        from ...feed.cache.dataset import unwrap
 
         for loader in wrapped:
             unwrap(loader)

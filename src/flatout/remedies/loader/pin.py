@@ -14,7 +14,6 @@ from ..answers import by_finding
 from ..site import Refused, Site
 from ..torch_hooks import has_gpu
 from ..traits import Bottleneck, Traits
-from ..values import Flag
 from .arguments import change_arguments
 
 ID = "loader.pin"
@@ -23,7 +22,6 @@ SAFETY = "lossless"
 TRAITS = Traits(
     Bottleneck.LOADING, feeds_batches=True, can_rest=True, pairs_with=("transfer.async", "transfer.prefetch")
 )
-VALUE = Flag()
 
 applies = by_finding(ID, message("pin.short"))
 

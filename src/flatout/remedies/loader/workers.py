@@ -45,7 +45,7 @@ from .arguments import (
     restore_arguments,
     restore_when_undone,
 )
-from .kept_workers import (
+from .persistent import (
     draw_as_before,
     had_no_workers,
     has_kept_workers,
@@ -340,7 +340,7 @@ _LOOKED_AT = 64
 def refuse_hazards(torch: Any, arguments: dict[str, Any]) -> None:
     """Raises LeftAlone where workers would not do the same work."""
     # Not at the top: it imports torch, which the script may not have done yet.
-    from ...feed.refusals import why_no_workers
+    from ...feed.feeding import why_no_workers
 
     dataset = arguments["dataset"]
     if any(getattr(value, "is_cuda", False) for value in list(getattr(dataset, "__dict__", {}).values())[:_LOOKED_AT]):

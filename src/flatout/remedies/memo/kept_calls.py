@@ -99,7 +99,7 @@ class KeptCalls:
 
     def make(self, original: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
-            if not self._is_ours():
+            if not self._claim():
                 return original(*args, **kwargs)
             began_s, known = self._clock(), len(self._asking)
             this = _Call(original, args, kwargs)
@@ -128,7 +128,7 @@ class KeptCalls:
             self.forget()
             self._stop(self, why, is_refusal)
 
-    def _is_ours(self) -> bool:
+    def _claim(self) -> bool:
         """Not in loaders' workers, which have a cache of their own to use, nor in a second thread or a forked child."""
         if self._is_over or self._is_inside or not self._site.in_force:
             return False

@@ -88,7 +88,6 @@ def _returns(node: ast.FunctionDef) -> bool:
 
 
 def module_of(file: str, argv: tuple[str, ...]) -> str:
-    """What the module is called in the process that ran this command."""
     path = Path(file)
     if any(word.endswith(".py") and _is_same(path, word) for word in argv):
         return "__main__"

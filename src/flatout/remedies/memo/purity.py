@@ -367,7 +367,7 @@ class Freshness:
             for node in _outside_comprehensions(statement):
                 self._bind_from(node)
         self._kinds: dict[str, str | None] = dict.fromkeys(self._values, _OPEN)
-        while self._settles():
+        while self._settle():
             pass
         # What is made of nothing but itself is never there.
         self._kinds = {name: None if kind == _OPEN else kind for name, kind in self._kinds.items()}
@@ -398,7 +398,7 @@ class Freshness:
             return _either(self.kind(node.body), self.kind(node.orelse))
         return None
 
-    def _settles(self) -> bool:
+    def _settle(self) -> bool:
         """One more look at all names; whether one of them turned out to be less than was thought."""
         before = dict(self._kinds)
         for name, values in self._values.items():

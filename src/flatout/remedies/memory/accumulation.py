@@ -21,12 +21,14 @@ from typing import Any
 
 from ...feed.reasons import Reasoned, error_text
 from ...records.message import message
-from ..answers import Answer, Report, has_finding, no, yes
-from ..model.call_arguments import (
+from ..answers import by_codes
+from ..model.module_calls import SavedState, at_first_calls, check_hooks, check_plain, replace_call
+from ..model.repeated_calls import (
     GivenTensors,
     Modes,
     NotPlain,
     RandomNumbers,
+    WatchedCall,
     current_autocast,
     fill_tensors,
     form_of,
@@ -34,8 +36,6 @@ from ..model.call_arguments import (
     map_tensors,
     tensors_of,
 )
-from ..model.module_calls import SavedState, at_first_calls, check_hooks, check_plain, replace_call
-from ..model.snapshot import WatchedCall
 from ..site import Refused, Site
 from ..traits import Bottleneck, Traits
 from ..values import Choice, Count, Options
@@ -44,16 +44,12 @@ ID = "batch.accumulate"
 TITLE = "A batch in several smaller passes, for memory"
 SAFETY = "training"
 TRAITS = Traits(Bottleneck.MEMORY)
-VALUE = Options(
-    {"parts": Count(2, 1024), "batchnorm": Choice(("refuse", "allow"))}, {"parts": 2, "batchnorm": "refuse"}
-)
+_USUAL = {"parts": 2, "batchnorm": "refuse"}
+VALUE = Options({"parts": Count(2, 1024), "batchnorm": Choice(("refuse", "allow"))}, _USUAL)
 CONFLICTS = ("compile.model", "graphs.model")
 
 
-def applies(report: Report) -> Answer:
-    if has_finding(report, "ME704"):
-        return yes({"parts": 2, "batchnorm": "refuse"}, message("memory.allocator_retries"))
-    return no(message("memory.not_short"))
+applies = by_codes(("ME704",), message("memory.allocator_retries"), message("memory.not_short"), _USUAL)
 
 
 def apply(site: Site, value: Any) -> None:
@@ -100,7 +96,6 @@ class _Parts:
     random: list[RandomNumbers]
 
     def of(self, torch: Any, tensors: tuple[Any, ...]) -> list[list[Any]]:
-        """The tensors of each part."""
         pieces = [
             tensor.split(self.sizes) if split else [tensor] * len(self.sizes)
             for tensor, split in zip(tensors, self.is_split, strict=True)
@@ -109,8 +104,6 @@ class _Parts:
 
 
 class MicroBatchedCall:
-    """Stands for the call of one module."""
-
     goes_with_others = True
 
     def __init__(self, site: Site, module: Any, parts: int) -> None:

@@ -24,27 +24,29 @@ from typing import Any
 
 from ...feed.reasons import error_text
 from ...records.message import Message, message
-from ..answers import Answer, Report, has_finding, no, yes
-from ..model.call_arguments import GivenTensors, Modes, NotPlain, fill_tensors, tensors_of
+from ..answers import by_codes
 from ..model.module_calls import SavedState, at_first_calls, check_hooks, is_compiled, replace_call
-from ..model.snapshot import HostRandomness, ModelSnapshot
+from ..model.repeated_calls import (
+    GivenTensors,
+    HostRandomness,
+    ModelSnapshot,
+    Modes,
+    NotPlain,
+    fill_tensors,
+    tensors_of,
+)
 from ..site import Refused, Site
 from ..traits import Bottleneck, Traits
 from ..user_code import is_called_within
-from ..values import Flag
 
 ID = "memory.checkpointing"
 TITLE = "Repeated blocks run again in backward, for memory"
 SAFETY = "lossless"
 TRAITS = Traits(Bottleneck.MEMORY)
-VALUE = Flag()
 CONFLICTS = ("compile.model", "graphs.model")
 
 
-def applies(report: Report) -> Answer:
-    if has_finding(report, "ME704"):
-        return yes(True, message("memory.allocator_retries"))
-    return no(message("memory.not_short"))
+applies = by_codes(("ME704",), message("memory.allocator_retries"), message("memory.not_short"))
 
 
 def apply(site: Site, value: Any) -> None:
@@ -74,8 +76,6 @@ def apply(site: Site, value: Any) -> None:
 
 
 class CheckpointedCall:
-    """Stands for the call of one block."""
-
     goes_with_others = True
 
     def __init__(self, site: Site, block: Any) -> None:
@@ -134,13 +134,13 @@ class CheckpointedCall:
 
     def _why_not(self, args: Any, kwargs: Any) -> Message | None:
         try:
-            return self._tried(args, kwargs)
+            return self._try(args, kwargs)
         except NotPlain as error:
             return message("checkpointing.not_plain", what=error.why)
         except Exception as error:  # the script's own error comes again, from the call itself
             return message("checkpointing.try_failed", error=error_text(error))
 
-    def _tried(self, args: Any, kwargs: Any) -> Message | None:
+    def _try(self, args: Any, kwargs: Any) -> Message | None:
         """Run it once without a graph and look at what it does besides. Nothing of it stays."""
         torch, block = self._torch, self._block
         if is_called_within("torch.utils.checkpoint"):

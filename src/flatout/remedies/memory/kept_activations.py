@@ -25,13 +25,11 @@ from ...records.message import message
 from ..answers import Answer, Report, by_finding, no, torch_state
 from ..site import Site
 from ..traits import Bottleneck, Traits
-from ..values import Flag
 
 ID = "memory.keep"
 TITLE = "Checkpointed parts kept in memory, not computed again"
 SAFETY = "lossless"
 TRAITS = Traits(Bottleneck.MEMORY, can_rest=True)
-VALUE = Flag()
 CONFLICTS = ("memory.checkpointing", "compile.model")
 
 _LOOKED_ON = 2

@@ -17,7 +17,7 @@ from ...feed.reasons import error_text
 from ...records.message import message
 from ..site import Refused, Site
 from ..torch_hooks import hook_steps
-from .call_arguments import RandomNumbers
+from .repeated_calls import RandomNumbers
 from .roots import MOST_ROOTS, CallWatch, Root
 
 # So many calls of a class are first tries: random numbers, buffers and attributes are put back before a second one.
@@ -89,8 +89,6 @@ class CallAttempts:
 
 
 class SavedState:
-    """Random numbers and buffers as they are now."""
-
     def __init__(self, torch: Any, module: Any) -> None:
         self._torch = torch
         self._random = RandomNumbers(torch)

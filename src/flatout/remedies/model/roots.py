@@ -57,7 +57,6 @@ class Root:
 
     @property
     def is_compiled(self) -> bool:
-        """By the script."""
         module, inner = self.module, self.inner
         wraps = type(module).__name__ == "OptimizedModule"
         return wraps or any(item._compiled_call_impl is not None for item in (module, inner))
@@ -120,7 +119,6 @@ class CallWatch:
         return call
 
     def _passes(self) -> bool:
-        """Whether a call is not to be looked at."""
         return False
 
     def _meet(self, module: Any) -> None:
@@ -136,22 +134,19 @@ class RootWatch(CallWatch):
     def __init__(self, torch: Any) -> None:
         super().__init__(torch)
         self._watchers = 0
-        self._step = 0
+        self.step = 0
         self._found: dict[int, Root] = {}
 
     def join(self) -> None:
         self._watchers += 1
         if not self.looking:
-            self._step, self._found = 0, {}
+            self.step, self._found = 0, {}
             self.begin()
 
     def leave(self) -> None:
         self._watchers -= 1
         if self._watchers == 0:
             self.end()
-
-    def stepped(self, step: int) -> None:
-        self._step = step
 
     def roots(self) -> list[Root]:
         """Those that belong to the step: trained, or run in every one of them, as a teacher is."""
@@ -169,7 +164,7 @@ class RootWatch(CallWatch):
         if root is None or root.reference() is not module:
             device_type = next(module.parameters()).device.type
             root = self._found[id(module)] = Root(weakref.ref(module), device_type)
-        root.steps.add(self._step)
+        root.steps.add(self.step)
         if not root.with_grad:
             ends = [tensor.grad_fn for tensor in tensors_in(self._torch, result) if tensor.grad_fn is not None]
             root.with_grad = bool(ends)
@@ -200,7 +195,7 @@ def find_roots(site: Site, found: Callable[[list[Root]], None]) -> None:
             left.append(LOOK_STEPS)
             watch.join()
             return
-        watch.stepped(number)
+        watch.step = number
         left[0] -= 1
         if left[0] == 0:
             done.append(True)
@@ -227,7 +222,6 @@ def _checked(roots: list[Root]) -> list[Root]:
 
 
 def tensors_in(torch: Any, value: Any, depth: int = 4) -> Iterator[Any]:
-    """The tensors of a nested result."""
     if isinstance(value, torch.Tensor):
         yield value
     elif depth and isinstance(value, dict):

@@ -1,6 +1,6 @@
 """Computes forward and backward of the model in fp16, for GPUs that have no bf16.
 
-As `precision.bf16`, with fp16's narrower range: gradients are scaled up while they are in fp16 (see `scaling.py`) and
+As `precision.bf16`, with fp16's narrower range: gradients are scaled up while they are in fp16 and
 are true gradients again when `backward` returns, so clipping, logging and accumulating work as before. Steps whose
 gradients overflow leave the weights alone; the factor that was found is saved within the optimizer's `state_dict` and
 taken up again from there. Other rounding, the same training, but for the steps left out at the start.
@@ -27,14 +27,12 @@ from ..model.roots import Root, graph_nodes, tensors_in
 from ..site import Refused, Site
 from ..torch_hooks import hook_steps, parameters_of
 from ..traits import Bottleneck, Traits, WarmUp
-from ..values import Flag
-from .autocast import LateAnswer, LossWatch, autocast_roots
+from .bf16 import LateAnswer, LossWatch, autocast_roots
 
 ID = "precision.fp16"
 TITLE = "Forward and backward in fp16, with scaled gradients"
 SAFETY = "numeric"
 TRAITS = Traits(Bottleneck.DEVICE, warm_up=WarmUp(20), rounding=2.0**-11)
-VALUE = Flag()
 CONFLICTS = ("precision.bf16",)
 _CHECK_SKIPPED_EVERY = 50
 _PARAMETERS = ("tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs")

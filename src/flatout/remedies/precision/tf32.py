@@ -14,13 +14,11 @@ from ..answers import TENSOR_CORES_IDLE, Answer, Report, are_tensor_cores_idle, 
 from ..site import Refused, Site
 from ..torch_hooks import refuse_when_set, when_attribute_set, when_called, when_set
 from ..traits import Bottleneck, Traits
-from ..values import Flag
 
 ID = "precision.tf32"
 TITLE = "Float32 products on the tensor cores, in TF32"
 SAFETY = "numeric"
 TRAITS = Traits(Bottleneck.DEVICE, is_switchable=True, rounding=2.0**-11)
-VALUE = Flag()
 
 
 def applies(report: Report) -> Answer:

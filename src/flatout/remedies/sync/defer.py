@@ -24,13 +24,11 @@ from ...records.message import message
 from ..answers import Answer, Report, has_finding, no, yes
 from ..site import Refused, Site
 from ..traits import Bottleneck, Traits
-from ..values import Flag
 
 ID = "sync.defer"
 TITLE = "Logged results are read a step late, without waiting"
 SAFETY = "lossless"
 TRAITS = Traits(Bottleneck.SYNC)
-VALUE = Flag()
 _WRITER = ("add_scalar", "add_scalars")
 _WRITER_OTHERS = (
     "add_image", "add_images", "add_image_with_boxes", "add_figure", "add_histogram", "add_video", "add_audio",

@@ -21,13 +21,11 @@ from ..answers import by_finding
 from ..site import Refused, Site
 from ..torch_hooks import is_called_by_script, when_stream_entered
 from ..traits import Bottleneck, Traits
-from ..values import Flag
 
 ID = "sync.skip"
 TITLE = "torch.cuda.synchronize() in the step does not wait"
 SAFETY = "lossless"
 TRAITS = Traits(Bottleneck.SYNC)
-VALUE = Flag()
 _KEPT_EVERY_STEPS = 100
 
 applies = by_finding(ID, message("skip.not_needed"))

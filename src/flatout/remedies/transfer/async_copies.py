@@ -23,14 +23,12 @@ from ..answers import Answer, Report, by_finding, yes
 from ..site import Refused, Site
 from ..torch_hooks import when_stream_entered
 from ..traits import Bottleneck, Traits, WarmUp
-from ..values import Flag
 
 ID = "transfer.async"
 TITLE = "Pinned batches are copied without holding up the host"
 SAFETY = "lossless"
 # A copy can only go on beside the kernels from pinned memory, and pinning costs a copy: neither does much alone.
 TRAITS = Traits(Bottleneck.TRANSFER, can_rest=True, warm_up=WarmUp(25), pairs_with=("loader.pin", "transfer.prefetch"))
-VALUE = Flag()
 _ONLY_LOOKS_STEPS = 20
 _PINS = "loader.pin"
 
@@ -113,7 +111,7 @@ class _Copies:
 
     def _copied(self, tensor: Any) -> None:
         self._count += 1
-        self._site.guarded(lambda: self._batches.is_copied(tensor))
+        self._site.guarded(lambda: self._batches.note_copy(tensor))
 
     def after_step(self, step: int) -> None:
         if self._batches.written_after_copy():
@@ -145,7 +143,6 @@ class PinnedBatches:
         self._copied: deque[tuple[weakref.ref[Any], int]] = deque(maxlen=_WATCHED)
 
     def came(self, batch: Any, depth: int = 0) -> None:
-        """A batch out of a loader's pinning."""
         if isinstance(batch, self._tensor):
             self._remember(batch)
         elif depth < _DEEPEST:
@@ -160,7 +157,7 @@ class PinnedBatches:
         found = self._known.get(id(tensor))
         return found is not None and found() is tensor
 
-    def is_copied(self, tensor: Any) -> None:
+    def note_copy(self, tensor: Any) -> None:
         """It is on its way to a device."""
         self._copied.append((self._known[id(tensor)], tensor._version))
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...records.message import message
-from ..answers import Answer, Report, has_finding, no, yes
+from ..answers import by_codes
 from ..site import Refused, Site
 from ..torch_hooks import has_gpu
 from ..traits import Bottleneck, Traits, WarmUp
-from ..values import Flag
 
 ID = "transfer.prefetch"
 TITLE = "The next batch is copied while the model works on this one"
@@ -28,15 +27,9 @@ TRAITS = Traits(
     warm_up=WarmUp(10),
     pairs_with=("loader.pin", "transfer.async"),
 )
-VALUE = Flag()
 _LOOKS = 3
-_CODES = ("TR206", "TR204")
 
-
-def applies(report: Report) -> Answer:
-    if has_finding(report, *_CODES):
-        return yes(True, message("transfer_prefetch.take_turns"))
-    return no(message("transfer_prefetch.not_needed"))
+applies = by_codes(("TR206", "TR204"), message("transfer_prefetch.take_turns"), message("transfer_prefetch.not_needed"))
 
 
 def apply(site: Site, value: Any) -> None:

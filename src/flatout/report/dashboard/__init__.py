@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from flatout.records.report import RunReport
+from flatout.report.overview import spent_on
 from flatout.words import chinese_if_known
-from flatout.words.dashboard import TABLE
-from flatout.words.problems import problem_words
+from flatout.words.pages import DASHBOARD
+from flatout.words.render import problem_words
 from flatout.words.verdict import verdict_in_chinese
 
 _HERE = Path(__file__).parent
@@ -49,7 +50,7 @@ def page(name: str) -> str:
 
 def chinese_of(report: RunReport) -> dict[str, Any]:
     """The report in Chinese: problems by their codes, findings and notices in the report's order, null if not known."""
-    known = problem_words()
+    known, machine = problem_words(), report.machine
     codes = sorted({finding.code for finding in report.findings} & known.keys())
     return {
         "sentence": verdict_in_chinese(report.verdict),
@@ -59,14 +60,15 @@ def chinese_of(report: RunReport) -> dict[str, Any]:
             for found in report.findings
         ],
         "notices": [chinese_if_known(notice) for notice in report.notices],
+        "machine": chinese_if_known(machine.sentence) if machine is not None and machine.sentence else None,
+        "parts": [chinese_if_known(part) for part, _ in spent_on(report)],
     }
 
 
 def _words() -> bytes:
     """As the script has them: the texts of each language by their names."""
-    words = {id.partition(".")[2]: both for id, both in TABLE.items()}
     tables = {
-        "en": {name: both.english for name, both in words.items()},
-        "zh": {name: both.chinese for name, both in words.items()},
+        "en": {name: both.english for name, both in DASHBOARD.items()},
+        "zh": {name: both.chinese for name, both in DASHBOARD.items()},
     }
     return json.dumps(tables, ensure_ascii=False, indent=1).encode()

@@ -26,6 +26,12 @@ function drawVerdict() {
   at("badge").hidden = !judged;
   if (judged) at("badge").textContent = badge(report.verdict.bound, report.verdict.healthy);
   at("sentence").textContent = judged || (isOver() && report) ? translated().sentence ?? report.verdict.sentence : say(now && now.steps ? "judging" : "waiting");
+  const machine = judged ? report.machine : null;
+  at("disturbed").hidden = !machine?.sentence;
+  if (machine?.sentence) {
+    at("disturbed-badge").textContent = say(machine.disturbed ? "disturbed" : "limited");
+    at("disturbed-sentence").textContent = translated().machine ?? machine.sentence;
+  }
   at("next-line").hidden = report === null || (!judged && !isOver());
   if (report !== null) at("next").textContent = report.next;
   at("report-line").hidden = facts.state !== "finished" || !judged;
@@ -110,6 +116,14 @@ function drawPhases() {
   }));
 }
 
+// What the steps so far were spent on: other than phases, it is known only where the lines were sampled.
+function drawParts() {
+  const parts = received.report?.spent_on ?? [];
+  const title = parts.length ? [make("li", { text: say("spent_on"), css: "muted" })] : [];
+  at("parts").replaceChildren(...title, ...parts.map(([part, share], number) => (
+    make("li", {}, make("span", { text: `${translated().parts?.[number] ?? part} ` }), make("b", { text: percent(share) })))));
+}
+
 // As in the terminal: from where the run was started.
 function place({ file, line }) {
   const folder = `${received.facts?.cwd ?? ""}/`;
@@ -166,6 +180,7 @@ function draw() {
   drawVerdict();
   drawFigures();
   drawPhases();
+  drawParts();
   drawFindings();
   drawNotes();
   const { now, facts } = received;

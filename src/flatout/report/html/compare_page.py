@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from flatout.records.comparison import Arm, Compared, Comparison, PhaseChange
@@ -19,31 +18,6 @@ _TICKS = (0.1, 0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.
 _CSS = {"faster": "is-good", "slower": "", "no sure difference": "is-open", "not measured": "is-open"}
 _STATE = {"faster": "kept", "slower": "harmful"}
 _ABSENT = "–"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One arm of the speeds; places of its two intervals are in percent of the axis."""
-
-    name: str
-    cells: tuple[str, ...]
-    state: str
-    whole: tuple[float, float, float] | None
-    ordinary: tuple[float, float, float] | None
-    figure: str
-    ordinary_figure: str
-
-
-@dataclass(frozen=True, slots=True)
-class PhaseLine:
-    phase: str
-    before: str
-    before_share: str
-    after: str
-    after_share: str
-    # None: the same.
-    difference: str | None
-    css: str
 
 
 def compare_page(compared: Compared) -> Page:
@@ -63,6 +37,7 @@ def compare_page(compared: Compared) -> Page:
             "one_at": at(1.0),
             "ticks": ticks,
             "gate": None if gate is None else {"failed": ", ".join(gate.failed), "least": f"{100 * gate.least:.4g}%"},
+            "disturbed": compared.disturbed,
             "pairs": [_pair(comparison, number) for number, comparison in enumerate(compared.comparisons)],
         },
         data=chart_data(None),
@@ -93,37 +68,34 @@ def _axis(compared: Compared) -> tuple[Callable[[float], float], list[tuple[floa
     return at, sorted(shown)
 
 
-def _row(arm: Arm, comparison: Comparison | None, at: Callable[[float], float]) -> Row:
+def _row(arm: Arm, comparison: Comparison | None, at: Callable[[float], float]) -> dict[str, Any]:
+    """One arm of the speeds; places of its two intervals are in percent of the axis."""
     gain, ordinary = (None, None) if comparison is None else (comparison.gain, comparison.ordinary_gain)
-    return Row(
-        name=arm.name,
-        cells=(
-            _figure(arm.samples_per_s),
-            _figure(arm.steps_per_s),
-            _ABSENT if arm.step_ms is None else text.milliseconds(arm.step_ms),
+    return {
+        "name": arm.name,
+        "cells": (
+            text.told(arm.samples_per_s, text.figure),
+            text.told(arm.steps_per_s, text.figure),
+            text.told(arm.step_ms, text.milliseconds),
             _ABSENT if arm.samples_per_step is None else f"{arm.samples_per_step:.4g}",
             "CPU" if arm.device == "cpu" else arm.device,
             say(f"compare_bound_{arm.bound}"),
         ),
-        state="" if comparison is None else _STATE.get(comparison.judgement, ""),
-        whole=_places(gain, at),
-        ordinary=_places(ordinary, at),
-        figure="" if gain is None else text.with_interval(gain, 3),
-        ordinary_figure="" if ordinary is None else text.with_interval(ordinary, 3),
-    )
+        "state": "" if comparison is None else _STATE.get(comparison.judgement, ""),
+        "whole": _places(gain, at),
+        "ordinary": _places(ordinary, at),
+        "figure": "" if gain is None else text.with_interval(gain, 3),
+        "ordinary_figure": "" if ordinary is None else text.with_interval(ordinary, 3),
+    }
 
 
 def _places(gain: MeasuredGain | None, at: Callable[[float], float]) -> tuple[float, float, float] | None:
     return None if gain is None else (at(gain.low), at(gain.mid), at(gain.high))
 
 
-def _figure(value: float | None) -> str:
-    return _ABSENT if value is None else text.figure(value)
-
-
 def _pair(comparison: Comparison, number: int) -> dict[str, Any]:
     by_sample = not comparison.same_batch and all(change.us_per_sample is not None for change in comparison.phases)
-    lengths = [sum(_ms(change, by_sample)[side] for change in comparison.phases) for side in (0, 1)]
+    lengths = [sum(change.ms_of(by_sample)[side] for change in comparison.phases) for side in (0, 1)]
     longest = max([*lengths, 1e-9])
     return {
         "id": f"pair-{number}",
@@ -151,17 +123,11 @@ def _pair(comparison: Comparison, number: int) -> dict[str, Any]:
     }
 
 
-def _ms(change: PhaseChange, by_sample: bool) -> tuple[float, float]:
-    if by_sample and change.us_per_sample is not None:
-        return change.us_per_sample[0] / 1e3, change.us_per_sample[1] / 1e3
-    return change.ms
-
-
 def _bar(phases: Sequence[PhaseChange], side: int, by_sample: bool, name: str, longest: float) -> Bar:
     """As long as its step, of the longer of the two."""
     at, blocks = 0.0, []
     for change in phases:
-        ms = _ms(change, by_sample)[side]
+        ms = change.ms_of(by_sample)[side]
         width = 100 * ms / longest
         if width <= 0:
             continue
@@ -177,19 +143,19 @@ def _bar(phases: Sequence[PhaseChange], side: int, by_sample: bool, name: str, l
     return Bar(name, 1, tuple(blocks))
 
 
-def _phase(change: PhaseChange, by_sample: bool) -> PhaseLine:
-    before, after = _ms(change, by_sample)
+def _phase(change: PhaseChange, by_sample: bool) -> dict[str, Any]:
+    before, after = change.ms_of(by_sample)
     difference = after - before
     is_same = abs(difference) < 0.0005
-    return PhaseLine(
-        change.phase,
-        text.milliseconds(before),
-        text.percent(change.share[0]),
-        text.milliseconds(after),
-        text.percent(change.share[1]),
-        None if is_same else f"{'+' if difference > 0 else '-'}{text.milliseconds(abs(difference))}",
-        "" if is_same else "state-harmful" if difference > 0 else "state-kept",
-    )
+    return {
+        "phase": change.phase,
+        "before": text.milliseconds(before),
+        "before_share": text.percent(change.share[0]),
+        "after": text.milliseconds(after),
+        "after_share": text.percent(change.share[1]),
+        "difference": None if is_same else f"{'+' if difference > 0 else '-'}{text.milliseconds(abs(difference))}",
+        "css": "" if is_same else "state-harmful" if difference > 0 else "state-kept",
+    }
 
 
 def _shown(value: object) -> str:

@@ -6,7 +6,7 @@ Widths are percentages or units of a view box, never style attributes: the page'
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,14 +128,11 @@ def histogram(times: StepTimes) -> Histogram:
                     f"{ends}: {count:,}",
                 )
             )
-    said = {name: text.milliseconds(value) for name, value in _percentiles(times).items()}
+    percentiles = {"median": times.median_ms, "p95": times.p95_ms, "p99": times.p99_ms, "longest": times.longest_ms}
+    said = {name: text.milliseconds(value) for name, value in percentiles.items()}
     label = ", ".join(f"{name} {value}" for name, value in said.items())
     low, high = text.milliseconds(times.edges_ms[0]), text.milliseconds(times.edges_ms[-1])
     return Histogram(_WIDTH, _HEIGHT, tuple(bars), label, low, high, **said)
-
-
-def _percentiles(times: StepTimes) -> Mapping[str, float]:
-    return {"median": times.median_ms, "p95": times.p95_ms, "p99": times.p99_ms, "longest": times.longest_ms}
 
 
 # The timeline of a run, as the script that draws it wants it.

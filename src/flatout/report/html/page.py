@@ -23,12 +23,12 @@ from markupsafe import Markup, escape
 from flatout.records.message import Message, message
 from flatout.records.report import Verdict
 from flatout.words import Language, chinese_if_known, english, render
-from flatout.words.pages import TABLE
-from flatout.words.problems import problem_words
+from flatout.words.pages import PAGE
+from flatout.words.render import problem_words
 from flatout.words.verdict import verdict_in_chinese
 
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
-_OF_CHARTS = "page.chart_"
+_OF_CHARTS = "chart_"
 _STYLES = ("vendor/uPlot.min.css", "base.css", "report.css")
 _SCRIPTS = ("vendor/uPlot.iife.min.js", "charts.js", "report.js")
 # It asks to go with every copy.
@@ -121,8 +121,8 @@ def show_badge(verdict: Verdict) -> Markup:
 
 def _chart_words(language: Language) -> dict[str, str]:
     """The words that the script needs, without their prefix."""
-    names = (id.removeprefix(_OF_CHARTS) for id in TABLE if id.startswith(_OF_CHARTS))
-    return {name: render(Message(f"{_OF_CHARTS}{name}"), language) for name in names}
+    names = (name for name in PAGE if name.startswith(_OF_CHARTS))
+    return {name.removeprefix(_OF_CHARTS): render(Message(f"page.{name}"), language) for name in names}
 
 
 def _policy(script: str, style: str) -> str:

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from flatout.records.message import Message
-from flatout.records.report import PHASES, Check, LineCost, Location, RunReport
+from markupsafe import Markup
+
+from flatout.records.message import VERBATIM, Message
+from flatout.records.report import PHASES, Check, Finding, LineCost, Location, RunReport
 from flatout.records.timeline import Excerpt, SettingLine, Timeline
 from flatout.report import text
 from flatout.report.html.drawing import chart_data, histogram, phase_bar
-from flatout.report.html.findings import page_findings
-from flatout.report.html.page import Page, say
+from flatout.report.html.page import Page, in_both, say, show
 from flatout.report.html.tables import run_tables
-from flatout.report.overview import main_figures, next_command, remedy_outcome, unmeasured_names
+from flatout.report.overview import (
+    describe_warmup,
+    main_figures,
+    next_command,
+    remedy_outcome,
+    spent_on,
+    unmeasured_names,
+)
+from flatout.words import english
+from flatout.words.render import problem_words
 
 _MOST_LINES = 20
 
@@ -37,23 +48,6 @@ class RunMaterial:
     # Where the script ran: files below it are shown relative to it.
     cwd: Path | None = None
     started_unix_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PhaseLine:
-    name: str
-    share: str
-    time: str
-
-
-@dataclass(frozen=True, slots=True)
-class ShownLine:
-    location: Location
-    function: str
-    phase: str
-    bar: float
-    share: str
-    time: str
 
 
 def run_page(material: RunMaterial) -> Page:
@@ -85,6 +79,7 @@ def run_context(material: RunMaterial) -> dict[str, Any]:
         "next": next_command(report),
         "bar": phase_bar(report),
         "phases": _phases(report),
+        "parts_spent": [(part, text.percent(share)) for part, share in spent_on(report)],
         "step_times": None if times is None else histogram(times),
         "figures": main_figures(report),
         "has_charts": timeline is not None and bool(timeline.curves),
@@ -94,9 +89,10 @@ def run_context(material: RunMaterial) -> dict[str, Any]:
         "worker_lines": _costs(report.worker_lines),
         "tables": run_tables(report, timeline, shown),
         "settings": material.settings,
-        "checks": _grouped(material.checks),
+        "checks": [(name, list(items)) for name, items in groupby(material.checks, key=lambda check: check.group)],
         "remedies": [
-            _Remedied(remedy.id, remedy.safety, remedy.state, remedy_outcome(remedy)) for remedy in report.remedies
+            {"id": remedy.id, "safety": remedy.safety, "state": remedy.state, "words": remedy_outcome(remedy)}
+            for remedy in report.remedies
         ],
         "unmeasured": unmeasured_names(report, timeline),
         "source": report.source if report.source is not None and report.source.not_measured else None,
@@ -105,14 +101,6 @@ def run_context(material: RunMaterial) -> dict[str, Any]:
         "excerpts": material.excerpts,
         "shown": shown,
     }
-
-
-@dataclass(frozen=True, slots=True)
-class _Remedied:
-    id: str
-    safety: str
-    state: str
-    words: Message
 
 
 def _root(material: RunMaterial) -> Path | None:
@@ -145,32 +133,28 @@ def shown_command(argv: tuple[str, ...]) -> str:
     return text.clean(" ".join(words))[:120]
 
 
-def _phases(report: RunReport) -> list[PhaseLine]:
+def _phases(report: RunReport) -> list[dict[str, str]]:
     known = [(name, report.phases[name]) for name in PHASES if name in report.phases]
     return [
-        PhaseLine(name, text.percent(phase.share), text.milliseconds(phase.ms))
+        {"name": name, "share": text.percent(phase.share), "time": text.milliseconds(phase.ms)}
         for name, phase in known
         if phase.share > 0
     ]
 
 
-def _costs(costs: tuple[LineCost, ...]) -> list[ShownLine]:
+def _costs(costs: tuple[LineCost, ...]) -> list[dict[str, Any]]:
     most = max((cost.share for cost in costs), default=1.0)
     return [
-        ShownLine(
-            location=cost.location,
-            function=cost.function,
-            phase=cost.phase,
-            bar=round(100 * cost.share / most, 1),
-            share=text.percent(cost.share),
-            time=text.milliseconds(cost.ms),
-        )
+        {
+            "location": cost.location,
+            "function": cost.function,
+            "phase": cost.phase,
+            "bar": round(100 * cost.share / most, 1),
+            "share": text.percent(cost.share),
+            "time": text.milliseconds(cost.ms),
+        }
         for cost in costs[:_MOST_LINES]
     ]
-
-
-def _grouped(checks: tuple[Check, ...]) -> list[tuple[str, list[Check]]]:
-    return [(name, list(items)) for name, items in groupby(checks, key=lambda check: check.group)]
 
 
 def _environment(material: RunMaterial) -> Iterator[tuple[str, str]]:
@@ -187,4 +171,99 @@ def _environment(material: RunMaterial) -> Iterator[tuple[str, str]]:
     if report.overhead.us_per_step is not None:
         share = "" if report.overhead.share is None else f" · {report.overhead.share:.2%}"
         yield "own_cost", say("own_cost", cost=text.figure(report.overhead.us_per_step), share=share)
-    yield "warmup", f"{report.warmup_steps:,}"
+    warmup = report.warmup
+    yield "warmup", f"{report.warmup_steps:,}" if warmup is None else show(describe_warmup(warmup))
+
+
+# Findings: evidence in readable figures, the change to make, and the catalogue's text in its parts.
+
+
+# What stands in a table of its own, or is said twice.
+_ELSEWHERE = re.compile(r"table$|.*_configured(_at)?$|.*_live$")
+_HEADING = re.compile(r"([A-Z][\w ]{3,30}): ")
+
+
+# Text, and whether it is code.
+Pieces = tuple[tuple[str, bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A part of the text: a block of code, or a paragraph in pieces of words and of code; with its heading."""
+
+    heading: str
+    pieces: Pieces
+    is_block: bool
+
+
+def page_findings(findings: Sequence[Finding], explained: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [_shown(finding, explained.get(finding.code, "")) for finding in findings]
+
+
+def _shown(finding: Finding, explained: str) -> dict[str, Any]:
+    gain = finding.predicted_gain
+    chinese = problem_words().get(finding.code)
+    return {
+        "code": finding.code,
+        "title": finding.title,
+        "severity": finding.severity,
+        "gain": None if gain is None else say("gain_range", low=f"×{gain.low:.2f}", high=f"×{gain.high:.2f}"),
+        # How the gain was reckoned: for a tooltip, and in both languages.
+        "by": "" if gain is None else english(gain.method),
+        "method": None if gain is None else show(gain.method),
+        "cause": show_sentence(finding.cause),
+        "change": None if finding.change is None else show(finding.change),
+        "fix": finding.fix,
+        "location": finding.location,
+        "related": finding.related,
+        "evidence": tuple(_evidence(finding)),
+        "explained": tuple(_parts(explained)),
+        # What it is and what to do about it, in Chinese; empty where the catalogue does not know it.
+        "what_it_is": () if chinese is None else _pieces(chinese.what_it_is),
+        "what_to_do": () if chinese is None else _pieces(chinese.what_to_do),
+    }
+
+
+def show_sentence(words: Message) -> Markup:
+    """With a capital and a full stop."""
+    if words.id != VERBATIM:
+        return say("sentence", words=words)
+    return in_both(f"{_sentence(english(words)).rstrip('.')}.", None)
+
+
+def _sentence(cause: str) -> str:
+    """With a capital, unless it begins with a name of the code."""
+    first = cause.partition(" ")[0]
+    begins = cause[:1].upper() if first.isalpha() else cause[:1]
+    return f"{begins}{cause[1:]}"
+
+
+def _evidence(finding: Finding) -> Iterator[tuple[str, str]]:
+    for name, value in finding.evidence.items():
+        if not _ELSEWHERE.fullmatch(name):
+            yield name.replace("_", " "), _figure(name, value)
+
+
+def _figure(name: str, value: float | int | str) -> str:
+    if isinstance(value, str):
+        return value
+    if name.endswith("_share"):
+        return text.percent(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+
+def _parts(explained: str) -> Iterator[Explained]:
+    """The paragraphs of a problem's docstring after its title; indented ones are code."""
+    for paragraph in re.split(r"\n\s*\n", explained.strip())[1:]:
+        if paragraph.startswith("    "):
+            block = "\n".join(line.removeprefix("    ") for line in paragraph.split("\n"))
+            yield Explained("", ((block, True),), True)
+            continue
+        named = _HEADING.match(paragraph)
+        words = " ".join((paragraph[named.end() :] if named else paragraph).split())
+        yield Explained(named[1] if named else "", _pieces(_sentence(words)), False)
+
+
+def _pieces(words: str) -> Pieces:
+    """What stands between backticks is every second piece."""
+    return tuple((piece, number % 2 == 1) for number, piece in enumerate(words.split("`")) if piece)

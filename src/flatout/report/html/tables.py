@@ -55,7 +55,7 @@ def _syncs(report: RunReport, shown: Shown) -> Table:
             shown(sync.location),
             sync.op,
             text.figure(sync.per_step),
-            _NONE if sync.ms is None else text.milliseconds(sync.ms),
+            text.told(sync.ms, text.milliseconds),
         )
         for sync in report.syncs[:_MOST]
     ]
@@ -98,9 +98,9 @@ def _loaders(report: RunReport) -> Table:
             text.milliseconds(worker.fetch_ms_per_sample),
             text.milliseconds(worker.collate_ms_per_sample),
             text.milliseconds(worker.slowest_batch_ms),
-            _NONE if worker.busy_share is None else text.percent(worker.busy_share),
+            text.told(worker.busy_share, text.percent),
             _NONE if worker.queue_depth is None else f"{worker.queue_depth:.1f}",
-            _NONE if worker.startup_s is None else text.duration(worker.startup_s),
+            text.told(worker.startup_s, text.duration),
         )
         for worker in report.workers[:_MOST]
     ]
@@ -114,10 +114,10 @@ def _stages(report: RunReport) -> Table:
             stage.name,
             f"{stage.parameters:,}",
             text.milliseconds(stage.forward_ms),
-            _NONE if stage.backward_ms is None else text.milliseconds(stage.backward_ms),
-            _NONE if stage.share is None else text.percent(stage.share),
-            _ratio(stage.if_twice),
-            _ratio(stage.if_free),
+            text.told(stage.backward_ms, text.milliseconds),
+            text.told(stage.share, text.percent),
+            text.told(stage.if_twice, text.ratio),
+            text.told(stage.if_free, text.ratio),
         )
         for stage in report.stages or ()
     ]
@@ -132,8 +132,8 @@ def _ranks(report: RunReport) -> Table:
             _NONE if rank.rank is None else str(rank.rank),
             rank.host or _NONE,
             f"{rank.steps:,}",
-            _NONE if rank.step_ms is None else text.milliseconds(rank.step_ms),
-            _NONE if rank.samples_per_s is None else text.figure(rank.samples_per_s),
+            text.told(rank.step_ms, text.milliseconds),
+            text.told(rank.samples_per_s, text.figure),
             text.milliseconds(rank.phase_ms.get("data", 0.0)),
         )
         for rank in report.ranks
@@ -154,7 +154,7 @@ def _process_rows(timeline: Timeline) -> Iterator[tuple[str, ...]]:
             str(process.pid),
             say(f"chart_series_{process.role}"),
             _NONE if process.cpu_cores is None else f"{process.cpu_cores:.2f}",
-            _NONE if process.memory_peak_bytes is None else text.gibibytes(process.memory_peak_bytes),
+            text.told(process.memory_peak_bytes, text.gibibytes),
             _NONE if process.read_bytes_per_s is None else f"{text.gibibytes(process.read_bytes_per_s)}/s",
             _NONE if process.threads is None else f"{process.threads:.0f}",
             f"{process.first_s:.0f} – {process.last_s:.0f} s",
@@ -166,7 +166,3 @@ def _process_rows(timeline: Timeline) -> Iterator[tuple[str, ...]]:
 def _seconds(seconds: float) -> str:
     """Minutes in all, or milliseconds each."""
     return text.milliseconds(1e3 * seconds) if seconds < 1.0 else text.duration(seconds)
-
-
-def _ratio(value: float | None) -> str:
-    return _NONE if value is None else f"×{value:.2f}"

@@ -171,13 +171,10 @@ def branch_frequency(test: ast.expr, function: Function, depth: int = 0) -> tupl
 
 
 def _frequency_of_bool_op(test: ast.BoolOp, function: Function, depth: int) -> tuple[Frequency, Frequency]:
-    parts = [branch_frequency(operand, function, depth) for operand in test.values]
+    parts = [branch_frequency(operand, function, depth)[0] for operand in test.values]
     if isinstance(test.op, ast.And):
-        now: Frequency = next((frequency for frequency, _ in parts if frequency != "always"), "always")
-        return now, "always"
-    rarest = [frequency for frequency, _ in parts]
-    now = "always" if "always" in rarest else rarest[0]
-    return now, "always"
+        return next((frequency for frequency in parts if frequency != "always"), "always"), "always"
+    return "always" if "always" in parts else parts[0], "always"
 
 
 def _frequency_of_comparison(test: ast.Compare) -> tuple[Frequency, Frequency]:
@@ -189,18 +186,17 @@ def _frequency_of_comparison(test: ast.Compare) -> tuple[Frequency, Frequency]:
     words = [side.value for side in (left, right) if isinstance(side, ast.Constant) and isinstance(side.value, str)]
     if words and isinstance(op, ast.Eq | ast.NotEq):
         return _frequency_of_phase(words[0], isinstance(op, ast.Eq))
-    text = ast.unparse(test)
-    if _CLOCK.search(text):
-        return "seldom", "always"
-    if isinstance(op, ast.Eq) and (_is_counter(left) or _is_counter(right)):
-        return "seldom", "always"  # `if step == 0`, `if i == len(loader) - 1`
-    if isinstance(op, ast.In) and _is_counter(left):
-        return "seldom", "always"
-    if isinstance(op, ast.Lt | ast.LtE) and _is_counter(left) and isinstance(right, ast.Constant):
-        return "seldom", "always"  # `if step < 10`: the first few
-    if _asks_for_failure(test):
-        return "seldom", "always"
-    return "always", "always"
+    is_counted = _is_counter(left)
+    is_seldom = (
+        bool(_CLOCK.search(ast.unparse(test)))
+        # `if step == 0`, `if i == len(loader) - 1`
+        or (isinstance(op, ast.Eq) and (is_counted or _is_counter(right)))
+        or (isinstance(op, ast.In) and is_counted)
+        # `if step < 10`: the first few
+        or (isinstance(op, ast.Lt | ast.LtE) and is_counted and isinstance(right, ast.Constant))
+        or _asks_for_failure(test)
+    )
+    return ("seldom", "always") if is_seldom else ("always", "always")
 
 
 def _is_remainder(node: ast.AST) -> bool:
@@ -212,15 +208,16 @@ def _is_remainder(node: ast.AST) -> bool:
 
 def _frequency_of_phase(word: str, equal: bool) -> tuple[Frequency, Frequency]:
     """`if phase == "train"`: the other branch evaluates."""
+    here: tuple[Frequency, Frequency] = ("always", "always")
     if word in ("cuda", "gpu"):
-        return ("always", "seldom") if equal else ("seldom", "always")
-    if word == "cpu":
-        return ("seldom", "always") if equal else ("always", "seldom")
-    if _TRAINING.search(word):
-        return ("always", "evaluates") if equal else ("evaluates", "always")
-    if _EVALUATING.search(word):
-        return ("evaluates", "always") if equal else ("always", "evaluates")
-    return "always", "always"
+        here = "always", "seldom"
+    elif word == "cpu":
+        here = "seldom", "always"
+    elif _TRAINING.search(word):
+        here = "always", "evaluates"
+    elif _EVALUATING.search(word):
+        here = "evaluates", "always"
+    return here if equal else (here[1], here[0])
 
 
 def _frequency_of_name(test: ast.Name | ast.Attribute, function: Function, depth: int) -> tuple[Frequency, Frequency]:

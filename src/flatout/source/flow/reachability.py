@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import operator
 import re
 
 from flatout.source.flow.guards import is_evaluation
@@ -13,6 +14,7 @@ from flatout.source.syntax.nodes import FEW_HOPS, called_name, dotted_name, is_c
 
 # Tests that hold for the process that is looked at: it has a GPU, and it is the main one.
 _HELD = re.compile(r"cuda|gpu|rank|is_main|distributed|nccl|torch\.version", re.I)
+_ORDERS = {ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le}
 _STARTED = re.compile(
     r"^(main|train|fit|run|cli|worker|launch)|^(setup|prepare|configure|__init__)$|main$|_worker$", re.I
 )
@@ -86,8 +88,5 @@ def _evaluate_comparison(test: ast.Compare, function: Function, values: Values) 
         return bool(left_value != other)
     if not isinstance(left_value, int | float) or not isinstance(other, int | float):
         return None
-    if isinstance(op, ast.Gt | ast.GtE):
-        return left_value > other or (isinstance(op, ast.GtE) and left_value == other)
-    if isinstance(op, ast.Lt | ast.LtE):
-        return left_value < other or (isinstance(op, ast.LtE) and left_value == other)
-    return None
+    compare = _ORDERS.get(type(op))
+    return None if compare is None else bool(compare(left_value, other))

@@ -27,12 +27,9 @@ def load(paths: Sequence[Path], exclude: Iterable[str] = ()) -> Project:
     modules, trouble = [], []
     for path, shown in found.code:
         try:
-            text = files.read_code(path)
-            cells = parse_notebook(text) if path.suffix == ".ipynb" else None
+            modules.append(_module(shown, _dotted_name(path), files.read_code(path), path.suffix == ".ipynb"))
         except FlatoutError as error:
             trouble.append(f"{shown}: {error}")
-            continue
-        modules.append(Module(shown, _dotted_name(path), text if cells is None else cells.text, cells))
     of_interest = [module for module in modules if any(word in module.text for word in _OF_INTEREST)]
     known = {id(module) for module in of_interest}
     wait = start_syntax_check([other for other in modules if id(other) not in known])
@@ -42,14 +39,18 @@ def load(paths: Sequence[Path], exclude: Iterable[str] = ()) -> Project:
     return Project(modules, [shown for _, shown in found.configs], trouble=trouble)
 
 
+def _module(shown: str, name: str, text: str, is_notebook: bool) -> Module:
+    cells = parse_notebook(text) if is_notebook else None
+    return Module(shown, name, text if cells is None else cells.text, cells)
+
+
 def with_contents(project: Project, changed: Mapping[str, bytes]) -> Project:
     """The same project with other bytes in some of its files."""
     modules = []
     for module in project.modules:
         if module.shown in changed:
             text = files.decode_source(changed[module.shown])
-            cells = parse_notebook(text) if module.cells is not None else None
-            module = Module(module.shown, module.name, text if cells is None else cells.text, cells)
+            module = _module(module.shown, module.name, text, module.cells is not None)
             assert module.tree is not None  # parsed now, so that its errors are known
         modules.append(module)
     configs = {name: files.decode_config(data) for name, data in changed.items() if name in project.configs}

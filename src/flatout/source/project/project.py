@@ -12,7 +12,7 @@ from functools import cached_property
 from flatout.source.syntax import files
 from flatout.source.syntax.config_files import Reader
 from flatout.source.syntax.module import Class, Function, Module
-from flatout.source.syntax.nodes import MAX_HOPS, called_name, dotted_name, is_call
+from flatout.source.syntax.nodes import MAX_HOPS, called_name, dotted_name, is_call, parameter_annotation
 
 # Possessive, and anchored at a line's end: they run over the text of every file.
 _DEFINED = re.compile(r"\n[ \t]*+(?:async[ \t]++)?(?:def|class)[ \t]++(\w++)")
@@ -289,12 +289,8 @@ class Project:
         return []
 
     def _bases(self, cls: Class) -> list[Class]:
-        found = []
-        for name in cls.bases:
-            meant = self._chain(name, cls.module.body)
-            if isinstance(meant, Class):
-                found.append(meant)
-        return found
+        meant = (self._chain(name, cls.module.body) for name in cls.bases)
+        return [base for base in meant if isinstance(base, Class)]
 
     def _overrides(self, cls: Class, name: str) -> list[Function]:
         """Overrides of a method in subclasses."""
@@ -371,18 +367,13 @@ class Project:
         return None
 
     def _annotated(self, name: str, function: Function) -> Class | None:
-        plain = function.definition
-        if plain is None:
+        note = parameter_annotation(function.definition, name)
+        if note is None:
             return None
-        for parameter in (*plain.args.posonlyargs, *plain.args.args, *plain.args.kwonlyargs):
-            if parameter.arg == name and parameter.annotation is not None:
-                note = parameter.annotation
-                text = (
-                    note.value if isinstance(note, ast.Constant) and isinstance(note.value, str) else dotted_name(note)
-                )
-                meant = self._chain(text, function) if text else None
-                return meant if isinstance(meant, Class) else None
-        return None
+        is_text = isinstance(note, ast.Constant) and isinstance(note.value, str)
+        text = str(note.value) if isinstance(note, ast.Constant) and is_text else dotted_name(note)
+        meant = self._chain(text, function) if text else None
+        return meant if isinstance(meant, Class) else None
 
     def callers(self, function: Function) -> list[tuple[ast.Call, Function]]:
         """Calls in the project that may run this function."""

@@ -139,10 +139,8 @@ def find_click_options(function: Function) -> Iterator[Option]:
     """Options of click's decorators, which become parameters of the function."""
     plain = function.definition
     for call in plain.decorator_list if plain is not None else ():
-        if is_call(call, "option"):
-            flags = _string_constants(call.args)
-            if flags:
-                yield _click(call, flags, function)
+        if is_call(call, "option") and (flags := _string_constants(call.args)):
+            yield _click(call, flags, function)
 
 
 def declared_default(default: ast.expr) -> ast.expr | None:
@@ -213,25 +211,23 @@ class ConfigFiles:
     @cached_property
     def files(self) -> dict[str, ConfigValues]:
         """Values of each file that can be read without running anything."""
-        found = {}
-        for file in self.project.configs:
-            try:
-                found[file] = parse_config(file, self.project.read)
-            except UncertainConfig:
-                continue
-        return found
+        return {file: values for file in self.project.configs if (values := self._parse(file)) is not None}
 
     @cached_property
     def in_python(self) -> list[tuple[Module, ConfigValues]]:
         """Python files that are configs as mmcv has them: they only assign."""
-        found = []
-        for module in self.project.modules:
-            if "config" in module.shown.lower() and "dict(" in module.text and not _DOING.search(module.text):
-                try:
-                    found.append((module, parse_config(module.shown, self.project.read)))
-                except UncertainConfig:
-                    continue
-        return found
+        assigning = (
+            module
+            for module in self.project.modules
+            if "config" in module.shown.lower() and "dict(" in module.text and not _DOING.search(module.text)
+        )
+        return [(module, values) for module in assigning if (values := self._parse(module.shown)) is not None]
+
+    def _parse(self, file: str) -> ConfigValues | None:
+        try:
+            return parse_config(file, self.project.read)
+        except UncertainConfig:
+            return None
 
     def at(self, path: KeyPath, named: frozenset[str] = frozenset()) -> list[ConfigValue]:
         """Values whose path ends so, in all files or in those that are named."""

@@ -1,16 +1,23 @@
-"""Finds the files of a check and reads them: Python, notebooks and config files, without those that git ignores."""
+"""Files of a check, without those that git ignores: found, read, and written back with a fix."""
 
 from __future__ import annotations
 
+import ast
 import io
 import os
 import re
+import stat
 import tokenize
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from flatout.errors import FlatoutError
+from flatout.records.atomic import PRIVATE, atomic_file
+from flatout.source.syntax.config_files import UncertainConfig, parse_config
+from flatout.source.syntax.notebook import cell_sources, parse_notebook, replace_cell_sources
 
 CODE = (".py", ".pyw", ".ipynb")
 CONFIGS = (".yaml", ".yml", ".json", ".toml")
@@ -106,7 +113,7 @@ def decode_source(data: bytes) -> str:
         text = data.decode(encoding)
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         raise FlatoutError("is not text in UTF-8 or the encoding it declares") from error
-    return text.replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
+    return _with_plain_ends(text).removeprefix("\ufeff")
 
 
 def read_config(path: str) -> str:
@@ -120,7 +127,11 @@ def read_config(path: str) -> str:
 
 
 def decode_config(data: bytes) -> str:
-    return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    return _with_plain_ends(data.decode("utf-8"))
+
+
+def _with_plain_ends(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 # Patterns of .gitignore, which the user may give to exclude files as well.
@@ -176,23 +187,103 @@ def is_ignored(path: str, is_folder: bool, rules: Sequence[Pattern]) -> bool:
     return False
 
 
+_PART = re.compile(r"\*\*/|\*\*|\[(.[^\]]*)\]|.", re.S)
+_WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
 def _expression(glob: str) -> str:
-    parts, at = [], 0
-    while at < len(glob):
-        char = glob[at]
-        if glob.startswith("**/", at):
-            parts.append("(?:.*/)?")
-            at += 3
-            continue
-        if glob.startswith("**", at):
-            parts.append(".*")
-            at += 2
-            continue
-        if char == "[" and (end := glob.find("]", at + 2)) > 0:
-            inside = glob[at + 1 : end]
-            parts.append("[" + ("^" + inside[1:] if inside[0] in "!^" else inside).replace("\\", "\\\\") + "]")
-            at = end + 1
-            continue
-        parts.append({"*": "[^/]*", "?": "[^/]"}.get(char) or re.escape(char))
-        at += 1
-    return "".join(parts)
+    def of_part(found: re.Match[str]) -> str:
+        inside = found[1]
+        if inside:
+            return "[" + ("^" + inside[1:] if inside[0] in "!^" else inside).replace("\\", "\\\\") + "]"
+        return _WILD.get(found[0]) or re.escape(found[0])
+
+    return _PART.sub(of_part, glob)
+
+
+# Files as texts that can be edited, and back to bytes: encoding, byte order mark and notebook format are kept.
+
+# Texts by the number of their cell; a file that is not a notebook has one, under None.
+Texts = dict[int | None, str]
+
+
+def read_texts(file: str, data: bytes) -> Texts:
+    """Raises FlatoutError where the bytes are not text, or would not come back as they were."""
+    text = _decode(file, data)
+    return dict(cell_sources(text).items()) if file.endswith(".ipynb") else {None: text}
+
+
+def encode_texts(file: str, data: bytes, changed: Mapping[int | None, str]) -> bytes:
+    """The bytes of a file in which some texts are changed."""
+    text = _decode(file, data)
+    if file.endswith(".ipynb"):
+        text = replace_cell_sources(text, {cell: source for cell, source in changed.items() if cell is not None})
+    else:
+        text = changed.get(None, text)
+    try:
+        return text.encode(_encoding(file, data))
+    except UnicodeEncodeError as error:
+        raise FlatoutError("cannot hold the fix in the encoding it declares") from error
+
+
+def _decode(file: str, data: bytes) -> str:
+    try:
+        encoding = _encoding(file, data)
+        text = data.decode(encoding)
+        if text.encode(encoding) == data:
+            return text
+    except (SyntaxError, UnicodeError, LookupError):
+        pass
+    raise FlatoutError("cannot be edited without changing more of it than the fix")
+
+
+def _encoding(file: str, data: bytes) -> str:
+    return "utf-8" if file.endswith(CONFIGS) else tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+
+
+def soundness(file: str, data: bytes) -> int:
+    """0: it cannot be read. 1: it can be parsed. 2: it compiles. A fix must not lower it."""
+    try:
+        if file.endswith(CONFIGS):
+            parse_config(file, lambda _: decode_config(data))
+            return 1
+        text = decode_source(data)
+        text = parse_notebook(text).text if file.endswith(".ipynb") else text
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+            with suppress(SyntaxError, ValueError, RecursionError):
+                compile(tree, file, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+                return 2
+            return 1
+    except (FlatoutError, UncertainConfig, SyntaxError, ValueError, RecursionError, MemoryError):
+        return 0
+
+
+def read_bytes(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise FlatoutError(f"cannot be read ({error.strerror or error})") from error
+
+
+def read_writable(file: str) -> bytes:
+    """The bytes of a file that will be written back. Raises FlatoutError if there is no permission for that."""
+    path = os.path.realpath(file)
+    data = read_bytes(path)
+    if not os.access(path, os.W_OK) or not os.access(os.path.dirname(path), os.W_OK):
+        raise FlatoutError("cannot be written: no permission for it or its folder")
+    return data
+
+
+def replace_file(file: str, before: bytes, after: bytes) -> None:
+    """Writes atomically. A file that was changed meanwhile is left alone; links are followed, the mode is kept."""
+    path = Path(os.path.realpath(file))
+    try:
+        if path.read_bytes() != before:
+            raise FlatoutError(f"{file} was changed by someone else meanwhile; it is left as it is")
+        with atomic_file(path, mode=PRIVATE, durable=True) as beside:
+            beside.write_bytes(after)
+            beside.chmod(stat.S_IMODE(path.stat().st_mode))
+    except OSError as error:
+        raise FlatoutError(f"{file} cannot be written ({error.strerror or error}); it is left as it is") from error

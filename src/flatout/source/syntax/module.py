@@ -25,6 +25,7 @@ from flatout.source.syntax.nodes import (
     decorator_names,
     dotted_name,
     parameters,
+    unpacked,
     walk_scope,
 )
 from flatout.source.syntax.notebook import Cells
@@ -220,7 +221,7 @@ class Module:
                     name = alias.asname or alias.name.split(".")[0]
                     found[name] = Import(alias.name if alias.asname else name, None)
             else:
-                base = self._absolute(node)
+                base = self._absolute_name(node.level, node.module or "")
                 for alias in node.names:
                     found[alias.asname or alias.name] = Import(base, alias.name)
         return found
@@ -230,13 +231,10 @@ class Module:
         """Modules of `from … import *`."""
         assert self.body is not None  # which takes the file apart
         return [
-            self._absolute(node)
+            self._absolute_name(node.level, node.module or "")
             for node in self._imports
             if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
         ]
-
-    def _absolute(self, node: ast.ImportFrom) -> str:
-        return self._absolute_name(node.level, node.module or "")
 
     def _absolute_name(self, level: int, module: str) -> str:
         if not level:
@@ -333,24 +331,17 @@ def own_nodes(function: Function) -> Iterator[ast.AST]:
 def _bind(node: ast.AST, found: dict[str, list[ast.expr]]) -> None:
     if isinstance(node, ast.Assign):
         for target in node.targets:
-            pairs: list[tuple[ast.expr, ast.expr]] = [(target, node.value)]
-            if (
-                isinstance(target, ast.Tuple | ast.List)
-                and isinstance(node.value, ast.Tuple | ast.List)
-                and len(target.elts) == len(node.value.elts)
-            ):
-                pairs = list(zip(target.elts, node.value.elts, strict=True))
-            for to, value in pairs:
-                _bind_one(to, value, found)
+            for to, value in unpacked(target, node.value) or [(target, node.value)]:
+                _bind_target(to, value, found)
     elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
-        _bind_one(node.target, node.value, found)
+        _bind_target(node.target, node.value, found)
     elif isinstance(node, ast.With | ast.AsyncWith):
         for item in node.items:
             if item.optional_vars is not None:
-                _bind_one(item.optional_vars, item.context_expr, found)
+                _bind_target(item.optional_vars, item.context_expr, found)
 
 
-def _bind_one(target: ast.expr, value: ast.expr, found: dict[str, list[ast.expr]]) -> None:
+def _bind_target(target: ast.expr, value: ast.expr, found: dict[str, list[ast.expr]]) -> None:
     if isinstance(target, ast.Attribute) and (name := dotted_name(target)):
         found[name].append(value)
     else:

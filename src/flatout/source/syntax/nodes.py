@@ -119,8 +119,7 @@ def names_in(node: ast.AST) -> set[str]:
 
 def all_names_in(node: ast.AST) -> set[str]:
     """Names, and names of attributes."""
-    found = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-    return found | {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+    return names_in(node) | {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
 
 
 def bound_names(target: ast.AST) -> set[str]:
@@ -170,6 +169,19 @@ def targets_of(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.Assign):
         return node.targets
     return [node.target] if isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr) else []
+
+
+def unpacked(target: ast.AST, value: ast.AST | None) -> list[tuple[ast.expr, ast.expr]]:
+    """`a, b = x, y` as pairs; none for a target that gets its value as a whole, or from something of another length."""
+    if not isinstance(target, ast.Tuple | ast.List) or not isinstance(value, ast.Tuple | ast.List):
+        return []
+    return list(zip(target.elts, value.elts, strict=True)) if len(target.elts) == len(value.elts) else []
+
+
+def parameter_annotation(function: Def | None, name: str) -> ast.expr | None:
+    """What a parameter is annotated with."""
+    given = () if function is None else (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+    return next((parameter.annotation for parameter in given if parameter.arg == name), None)
 
 
 def assigned_names(node: ast.AST) -> set[str]:

@@ -22,7 +22,7 @@ from flatout.source.syntax.nodes import (
     receiver_of,
     targets_of,
 )
-from flatout.source.training.datasets import Dataset
+from flatout.source.training.loaders import Dataset
 
 _DICTS = {"dict", "OrderedDict", "defaultdict"}
 _LIMITED = re.compile(r"^(LRU|LFU|TTL|FIFO|RR|TLRU)(Cache|Dict)?$|^BoundedDict$")

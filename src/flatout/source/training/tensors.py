@@ -26,6 +26,7 @@ from flatout.source.syntax.nodes import (
     last_name,
     registers_hook,
     targets_of,
+    unpacked,
 )
 from flatout.source.training.regions import Loop, Region
 
@@ -222,12 +223,8 @@ class Tensors:
             env[name] = kinds[0] if len(set(kinds)) == 1 else join_kinds(*(k for k in kinds if k != "host"))
 
     def _assign(self, target: ast.expr, value: ast.expr, kind: Kind, env: Kinds) -> None:
-        if (
-            isinstance(target, ast.Tuple | ast.List)
-            and isinstance(value, ast.Tuple | ast.List)
-            and len(target.elts) == len(value.elts)
-        ):
-            for element, part in zip(target.elts, value.elts, strict=True):
+        if pairs := unpacked(target, value):
+            for element, part in pairs:
                 self._put(element, self.of(part), env)
         elif isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Call):
             kinds = self._parts_of(value, len(target.elts), kind)

@@ -98,7 +98,7 @@ def test_a_script_that_fails_by_itself_is_one_line(tmp_path: Path) -> None:
 
     done = subprocess.run(
         [sys.executable, "-m", "flatout", "tune", "--knob", "workers=1,2", "train.py"],
-        cwd=tmp_path, env=ENVIRON, capture_output=True, text=True, timeout=100, check=False,
+        cwd=tmp_path, env=ENVIRON, capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
 
     assert done.returncode == 2

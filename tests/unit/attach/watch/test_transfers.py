@@ -6,7 +6,6 @@ import random
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -19,17 +18,7 @@ from flatout.attach.watch import transfers
 from flatout.attach.watch.transfers import TransferWatch
 from flatout.attach.wire import H2D
 from flatout.store.recording import Recording, read_recording
-from tests.unit.attach.contexts import make_context
-
-
-class Notes:
-    """Stands for a recording."""
-
-    def __init__(self) -> None:
-        self.texts: list[tuple[str, Any]] = []
-
-    def text(self, what: str, value: object) -> None:
-        self.texts.append((what, value))
+from tests.unit.attach.contexts import Notes, make_context
 
 
 def test_large_copies_are_looked_at_now_and_then_and_small_ones_never() -> None:

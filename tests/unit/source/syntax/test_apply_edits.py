@@ -10,8 +10,8 @@ import pytest
 
 from flatout.errors import FlatoutError
 from flatout.records.source import Edit, Place
-from flatout.source.syntax.documents import encode_texts, read_texts, read_writable, replace_file, soundness
 from flatout.source.syntax.edits import Change, Text, add_import, apply_changes, has_conflict, shift_place
+from flatout.source.syntax.files import encode_texts, read_texts, read_writable, replace_file, soundness
 from flatout.source.syntax.module import Module
 from flatout.source.syntax.notebook import cell_sources, replace_cell_sources
 

@@ -65,7 +65,6 @@ def begin(scratch: str, roots: Sequence[str], note: Callable[[dict[str, str]], N
 
 
 def end() -> None:
-    """Put every original back."""
     global _references
     if _references is not None:
         _references.restore()

@@ -56,8 +56,6 @@ def _make_read_call(overlay: Overlay, original: Callable[..., Any], follow: bool
 
 
 class FolderCalls:
-    """The calls about folders."""
-
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
 
@@ -269,7 +267,7 @@ class WriteCalls:
             mode = self._get_mode(canonical)
             if stat.S_ISDIR(mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-            self._may_remove(canonical)
+            self._check_removable(canonical)
             # The original first: it must not be seen for a moment when its mirror is no more.
             self._white_out(canonical)
             if mode_of(overlay.mirror(canonical)) is not None:
@@ -288,7 +286,7 @@ class WriteCalls:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
             if overlay.names(canonical):
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
-            self._may_remove(canonical)
+            self._check_removable(canonical)
             if mode_of(overlay.mirror(canonical)) is not None:
                 posix.rmdir(overlay.mirror(canonical))
             self._white_out(canonical)
@@ -327,7 +325,7 @@ class WriteCalls:
         if source.startswith(target + "/"):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), src, None, dst)
         if overlay.places.is_contained(source):
-            self._may_remove(source)
+            self._check_removable(source)
         if before is None:
             return
         if stat.S_ISDIR(before) and not stat.S_ISDIR(mode):
@@ -408,7 +406,7 @@ class WriteCalls:
     def _get_mode(self, canonical: str) -> int:
         return posix.lstat(self._overlay.real_path(canonical)).st_mode
 
-    def _may_remove(self, canonical: str) -> None:
+    def _check_removable(self, canonical: str) -> None:
         check_can_add(self._overlay, canonical.rpartition("/")[0], canonical)
 
     def _white_out(self, canonical: str) -> None:

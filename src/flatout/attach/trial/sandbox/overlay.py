@@ -148,7 +148,6 @@ class Overlay:
         return path[len(self.files) :] if path.startswith(self.files + "/") else path
 
     def forget_cwd(self) -> None:
-        """The working directory has changed."""
         self._cwd = None
         self._folders = {}
 

@@ -49,7 +49,6 @@ class Journal:
         self.announce_change()
 
     def catch_up(self) -> None:
-        """Read what other processes have whited out since."""
         begun = self._read
         try:
             if posix.stat(self._log).st_size == begun:

@@ -1,0 +1,545 @@
+"""One sampled step: what each line of the user's code takes in forward, and in backward what its operations take.
+
+Backward runs nodes from the highest number to the lowest: a hook in front of the first node of each line, which only
+reads the clock, tells what the nodes of that line take.
+
+Nothing here changes what torch computes. No tensor is kept, and nodes are let go of before backward runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+import time
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from threading import get_ident
+from typing import Any
+
+from ..graph import saved_tensor
+from ..tracer import Tracer, clock
+from .link_calls import NOWHERE, Call, Key, ModuleCalls
+from .link_drops import Drops
+from .link_forward import LONG_S, NODE_EVENTS, TOO_DEAR, ForwardLines, LostTime
+from .link_growing import Series
+from .link_products import Operation, Operations
+
+_LAST_NUMBER = 1 << 63  # parameters have a higher one: they are no operation of a line
+_NODES_BETWEEN_CHECKS = 64
+_LOOKING = 0.3  # of what a sample may still cost, for what the heaviest operations read
+
+
+@dataclass(slots=True)
+class LineTotals:
+    """Of one line, over the step."""
+
+    calls: int = 0
+    ops: int = 0
+    forward_s: float = 0.0
+    backward_s: float = 0.0
+
+
+class LinkSample:
+    """One step of the training thread. `calls` takes the account of module calls, `drops` that of gradients.
+
+    `limit_s` is what it may cost; `event_s` a measure of this machine.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        torch: Any,
+        tracer: Tracer,
+        index: int,
+        limit_s: float,
+        event_s: float,
+        calls: ModuleCalls,
+        drops: Drops,
+    ) -> None:
+        self.index = index
+        self.lines: defaultdict[Key, LineTotals] = defaultdict(LineTotals)
+        self.why_not = ""  # set: this sample is of no use
+        self.has_failed = False
+        self.backwards = 0
+        self._lost = LostTime()
+        self.forward = ForwardLines(torch, tracer, self._lost, self._give_up, limit_s, event_s, calls)
+        self.backward = BackwardNodes(torch, self._lost, self._give_up, event_s, drops)
+
+    def begin(self) -> None:
+        self.forward.resume()
+
+    def end(self) -> None:
+        self.forward.end()
+        self.forward.holders.forget_variables()
+        self.backward.unhook()
+        self._lost.close()
+
+    @property
+    def cost_s(self) -> float:
+        return self.forward.cost_s + self.backward.cost_s
+
+    @property
+    def was_too_dear(self) -> bool:
+        return self.why_not == TOO_DEAR
+
+    def _give_up(self, why: str | Exception) -> None:
+        """Called from within trace functions and hooks too, so nothing may leave it. An error is one of ours."""
+        if isinstance(why, Exception):
+            self.has_failed = True
+            why = f"failed: {type(why).__name__}: {why}"
+        self.why_not = self.why_not or why
+        try:
+            self.forward.end()
+        except Exception:
+            pass
+
+    # Called by the patches of the loader, of backward and of optimizers. What fails here ends the sample.
+
+    def arrived(self) -> None:
+        self._guarded(self.forward.resume)
+
+    def step_goes_on(self) -> None:
+        """Another optimizer of the same step has ended, and all events were read."""
+        self.backward.passes.forget()
+        self._guarded(self.forward.forget_pending)
+
+    def backward_begins(self, tensors: Any, create_graph: bool, is_partial: bool = False) -> None:
+        self._guarded(lambda: self._enter_backward(tensors, create_graph, is_partial))
+
+    def backward_ends(self) -> None:
+        self._guarded(self._leave_backward)
+
+    def optimizer_begins(self, optimizer: Any) -> None:
+        self._guarded(lambda: self.backward.optimizer_begins(optimizer))
+
+    def optimizer_ends(self) -> None:
+        self._guarded(self.backward.drops.optimizer_ends)
+
+    def _guarded(self, call: Callable[[], None]) -> None:
+        if self.why_not:
+            return
+        try:
+            call()
+        except Exception as error:
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        self._give_up(error)
+        try:
+            self.backward.unhook()
+        except Exception:
+            pass
+
+    def _enter_backward(self, tensors: Any, create_graph: bool, is_partial: bool) -> None:
+        if self.backward.is_open:
+            self._give_up("reentrant")  # a backward within another: checkpointing of the old kind
+        elif create_graph:
+            self._give_up("double_backward")
+        else:
+            for key, (seconds, calls) in self.forward.pause().items():
+                line = self.lines[key]
+                line.forward_s += seconds
+                line.calls += int(calls)
+            if not self.why_not:
+                self.backward.begin_pass(is_partial)
+                self.backward.hook(tensors, self.forward, self.lines)
+
+    def _leave_backward(self) -> None:
+        if self.backward.is_open:
+            self.backward.finish(self.lines)
+            self.backwards += 1
+            self.forward.resume()
+
+
+# The line that made a node, the needless call of a module within which it did, whether it has run before, the weight
+# that it picks rows from, what it is part of if its gradients may turn out to be dropped, and the calls with growing
+# inputs that it is of.
+_Whose = tuple[Key, Call | None, bool, "Table | None", Call | None, Series | None]
+
+
+class BackwardNodes:
+    """Hooks in front of autograd nodes, for one backward pass at a time. On a GPU they run in autograd's own thread."""
+
+    def __init__(
+        self, torch: Any, lost: LostTime, give_up: Callable[[str | Exception], None], event_s: float, drops: Drops
+    ) -> None:
+        self._lost = lost
+        self._without_overrides = torch._C.DisableTorchFunction
+        self.operations = Operations(torch)
+        self._may_read_s = 0.0  # of their gradients, in this pass
+        self._give_up = give_up
+        self._node_s = NODE_EVENTS * event_s
+        self._own_s = 0.0
+        self._hooked = 0
+        self.nodes = 0
+        self.is_open = False
+        self._handles: list[Any] = []
+        self._begun = 0.0
+        # By thread: whose nodes run now, and since when.
+        self._running: dict[int, tuple[_Whose, float]] = {}
+        self._seconds: dict[_Whose, float] = {}
+        self.passes = BackwardPasses()
+        self.tables = Tables()
+        self.drops = drops
+        # Of the pass that is under way: the line that called it, its nodes, and some of the weights it reaches.
+        self._called_at = NOWHERE
+        self._numbers: list[int] = []
+        self._leaves: list[Any] = []
+
+    @property
+    def cost_s(self) -> float:
+        return self._own_s + self._hooked * self._node_s
+
+    def begin_pass(self, is_partial: bool) -> None:
+        begun = clock()
+        self.passes.begin(is_partial)
+        self.drops.begin_pass(is_partial)
+        self._own_s += clock() - begun
+
+    def optimizer_begins(self, optimizer: Any) -> None:
+        begun = clock()
+        trace = sys.gettrace()
+        sys.settrace(None)  # else it is told of every call of ours
+        try:
+            self.drops.optimizer_begins(optimizer)
+        finally:
+            sys.settrace(trace)
+        self._own_s += clock() - begun
+
+    def hook(self, tensors: Any, made: ForwardLines, lines: Mapping[Key, LineTotals]) -> None:
+        begun = clock()
+        self._lost.take()
+        allowed_s = made.limit_s - made.cost_s - self.cost_s
+        nodes = self._walk(tensors, time.thread_time() + allowed_s)
+        # Autograd runs them in this order.
+        nodes.sort(key=lambda numbered: numbered[0], reverse=True)
+        before: _Whose | None = None
+        calls: set[Call] = set()
+        tables = self.tables.find(nodes, made.maker_of)
+        alone = self.drops.find(nodes, made.calls.spans, made.maker_of)
+        growing = made.calls.growing
+        growing.settle()
+        for number, node in nodes:
+            key, call, series = made.maker_of(number), made.calls.at(number), growing.at(number)
+            lines[key].ops += 1
+            if call is not None:
+                call.nodes += 1
+                calls.add(call)
+            dropped = alone.get(number) if call is None else None  # what one finding spares is not spared twice
+            if dropped is not None:
+                dropped.nodes += 1
+            if series is not None:
+                series.nodes += 1
+            is_again = key != NOWHERE and self.passes.was_run(number)
+            whose = key, call, is_again, tables.get(number), dropped, series
+            if whose != before:
+                before = whose
+                self._handles.append(node.register_prehook(functools.partial(self._enter, before)))
+        self._may_read_s = _LOOKING * allowed_s
+        for node, operation in self.operations.find(nodes, made.maker_of, self._may_read_s):
+            self._handles.append(node.register_prehook(functools.partial(self._read_gradient, operation)))
+        for call in calls:
+            call.passes += 1
+        self._called_at = made.key
+        # Every thread numbers its own nodes: those of another may have the numbers of ours.
+        self._numbers = [number for number, _ in nodes if made.maker_of(number) != NOWHERE]
+        self.nodes += len(nodes)
+        self._hooked += len(self._handles)
+        self._running.clear()
+        self._seconds.clear()
+        self.is_open = True
+        lost_s = self._lost.take()
+        self._begun = clock()
+        self._own_s += max(0.0, self._begun - begun - lost_s)
+
+    def _walk(self, tensors: Any, until: float) -> list[tuple[int, Any]]:
+        """The nodes that the backward of these will run, with their numbers; `until` is processor time."""
+        with self._without_overrides():
+            given = tensors if isinstance(tensors, tuple | list) else (tensors,)
+            waiting = [node for node in (tensor.grad_fn for tensor in given) if node is not None]
+        seen = set(waiting)
+        nodes: list[tuple[int, Any]] = []
+        self._leaves = []
+        while waiting:
+            node = waiting.pop()
+            number = node._sequence_nr()
+            if number >= _LAST_NUMBER:
+                _add_leaf(node, self._leaves)
+                self.tables.meet(node)
+                self.drops.meet(node)
+                continue
+            nodes.append((number, node))
+            for following, _ in node.next_functions:
+                if following is not None and following not in seen:
+                    seen.add(following)
+                    waiting.append(following)
+            if len(nodes) % _NODES_BETWEEN_CHECKS == 0 and time.thread_time() > until:
+                self._give_up(TOO_DEAR)
+                return []
+        return nodes
+
+    def _enter(self, whose: _Whose, gradients: Any) -> None:
+        """The nodes of another line begin."""
+        try:
+            now = clock()
+            me = get_ident()
+            # What autograd does before its first node is for that one.
+            before, since = self._running.get(me) or (whose, now if self._running else self._begun)
+            self._add(before, now - since - self._node_s)
+            since = clock()
+            self._own_s += since - now
+            if since - now > LONG_S:
+                self._own_s -= min(since - now, self._lost.take())
+                since = clock()
+            self._running[me] = whose, since
+        except Exception as error:
+            self._give_up(error)
+
+    def _read_gradient(self, operation: Operation, gradients: Any) -> None:
+        """One of the heaviest nodes begins; what this takes is not its time."""
+        try:
+            if self._may_read_s <= 0:
+                return
+            now = clock()
+            self.operations.read_gradient(operation, gradients)
+            own_s = clock() - now
+            self._may_read_s -= own_s
+            me = get_ident()
+            if me in self._running:
+                whose, since = self._running[me]
+                self._running[me] = whose, since + own_s
+            # What was lost in here is neither a cost of ours, nor to be taken off the node's time again.
+            self._own_s += own_s if own_s < LONG_S else max(0.0, own_s - self._lost.take())
+        except Exception as error:
+            self._give_up(error)
+
+    def finish(self, lines: Mapping[Key, LineTotals]) -> None:
+        now = clock()
+        for whose, since in self._running.values():
+            self._add(whose, now - since)
+        again_s = 0.0
+        for (key, call, is_again, table, dropped, series), seconds in self._seconds.items():
+            lines[key].backward_s += seconds
+            if dropped is not None:
+                dropped.backward_s += seconds
+            if table is not None:
+                table.backward_s += seconds
+            if call is not None:
+                call.backward_s += seconds
+            if series is not None:
+                series.backward_s += seconds
+            again_s += seconds if is_again else 0.0
+        self.passes.end(self._called_at, self._numbers, self._leaves, again_s)
+        self.drops.end_pass()
+        self.unhook()
+        self._own_s += clock() - now
+
+    def _add(self, whose: _Whose, seconds: float) -> None:
+        if seconds > LONG_S:
+            seconds -= self._lost.take()
+        self._seconds[whose] = self._seconds.get(whose, 0.0) + max(0.0, seconds)
+
+    def unhook(self) -> None:
+        self.is_open = False
+        self.tables.forget_met()
+        self.drops.forget_met()
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+
+
+# Which nodes a step runs more than once, in several backward passes over one graph. Where nobody touches the gradients
+# in between, one pass over the sum of the losses gives the same gradients.
+
+_MOST_LEAVES = 16  # whose gradients are looked at
+
+
+@dataclass(slots=True)
+class Again:
+    """What the backward passes that one line calls run again."""
+
+    passes: int = 0
+    nodes: int = 0
+    seconds: float = 0.0
+
+
+class BackwardPasses:
+    """Those of one step."""
+
+    def __init__(self) -> None:
+        self._ran: set[int] = set()  # numbers of nodes
+        # Weights that the last passes reached: weak references to one and to its gradient, and the gradient's version.
+        self._gradients: list[tuple[Any, Any, int]] = []
+        self._is_partial = False
+        # What is run again that has run before, by the line that calls the pass.
+        self.again: dict[Key, Again] = {}
+
+    def begin(self, is_partial: bool) -> None:
+        """A pass begins; `is_partial`: it computes some of the gradients only."""
+        self._is_partial = is_partial
+        if is_partial or not all(_is_untouched(*gradient) for gradient in self._gradients):
+            self.forget()
+
+    def forget(self) -> None:
+        """What comes next is no sum with what was: an optimizer has stepped, or somebody has touched the gradients."""
+        self._ran.clear()
+        self._gradients.clear()
+
+    def was_run(self, number: int) -> bool:
+        return number in self._ran
+
+    def end(self, key: Key, numbers: list[int], leaves: list[Any], seconds: float) -> None:
+        """The pass has ended: the nodes it ran, some of the weights it reached, and what nodes took that ran again."""
+        again = sum(number in self._ran for number in numbers)
+        if again:
+            seen = self.again.setdefault(key, Again())
+            seen.passes += 1
+            seen.nodes += again
+            seen.seconds += seconds
+        if not self._is_partial:
+            self._ran.update(numbers)
+            self._gradients = [noted for reference in leaves if (noted := _gradient_of(reference)) is not None]
+
+
+def _add_leaf(node: Any, leaves: list[Any]) -> None:
+    """Note the weight that a node at the end of the graph adds a gradient to, weakly."""
+    if len(leaves) < _MOST_LEAVES:
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            leaves.append(weakref.ref(variable))
+
+
+def _gradient_of(reference: Any) -> tuple[Any, Any, int] | None:
+    weight = reference()
+    gradient = None if weight is None else weight.grad
+    return None if gradient is None else (reference, weakref.ref(gradient), gradient._version)
+
+
+def _is_untouched(weight: Any, gradient: Any, version: int) -> bool:
+    was, owner = gradient(), weight()
+    return was is not None and owner is not None and owner.grad is was and was._version == version
+
+
+# Large weights of which a step picks a few rows, and whose gradient is dense all the same. Such a gradient is mostly
+# zeros: backward fills it, and the optimizer goes over all rows. Which rows were picked need not be known: their number
+# is in the shape of the node that picks them. No tensor is kept.
+
+# Smaller ones are soon gone over.
+_LEAST_BYTES = 1 << 20
+_MOST_TABLES = 32
+# Nodes whose backward writes to the elements that forward has picked, and leaves all others zero.
+_PICKS = ("EmbeddingBackward", "IndexSelectBackward", "IndexBackward", "GatherBackward", "EmbeddingBagBackward")
+
+
+@dataclass(slots=True, eq=False)
+class Table:
+    """A weight of which rows are picked, over one step."""
+
+    weight: Any  # weakly
+    key: Key  # the line that picks first
+    uses: int = 0
+    picked: int = 0  # elements; one that is picked twice counts twice
+    is_dense: bool = True  # its gradient, but for the rows; False: it is sparse, or all of it is used elsewhere
+    backward_s: float = 0.0
+
+
+class Tables:
+    """Those of one step."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Table] = {}
+        self._large: dict[Any, Any] = {}  # of the pass under way: nodes of large weights, and these
+
+    def meet(self, node: Any) -> None:
+        """A node at the end of the graph, which adds to the gradient of a weight."""
+        weight = getattr(node, "variable", None)
+        if weight is not None and len(self._large) < _MOST_TABLES and _table_bytes(weight) >= _LEAST_BYTES:
+            self._large[node] = weight
+
+    def find(self, nodes: Sequence[tuple[int, Any]], maker_of: Any) -> dict[int, Table]:
+        """What picks from the large weights that were met, by the number of its node. They are let go of."""
+        large, self._large = self._large, {}
+        found: dict[int, Table] = {}
+        for number, node in nodes if large else ():
+            for following, _ in node.next_functions:
+                weight = large.get(following)
+                if weight is not None:
+                    table = self._known.setdefault(id(weight), Table(weakref.ref(weight), maker_of(number)))
+                    if _counts_pick(table, node):
+                        found[number] = table
+        return found
+
+    def forget_met(self) -> None:
+        self._large.clear()
+
+    def told(self) -> list[Table]:
+        """Those with a dense gradient of picked rows."""
+        return [table for table in self._known.values() if table.is_dense and table.uses]
+
+
+def _counts_pick(table: Table, node: Any) -> bool:
+    """Does this node pick from it, for a dense gradient?"""
+    name = node.name()
+    picked = _picked(node, name) if name.startswith(_PICKS) else None
+    if picked is None or getattr(node, "_saved_sparse", False) or getattr(node, "_saved_sparse_grad", False):
+        table.is_dense = False
+        return False
+    table.uses += 1
+    table.picked += picked
+    return True
+
+
+def _picked(node: Any, name: str) -> int | None:
+    """The number of elements; None where it cannot be told."""
+    made = node._input_metadata[0].shape
+    if not name.startswith("EmbeddingBag"):
+        return int(math.prod(made))
+    # Rows that are summed up in the result.
+    indices = saved_tensor(getattr(node, "_raw_saved_indices", None))
+    return None if indices is None else int(indices.numel()) * int(made[-1])
+
+
+def describe_tables(
+    tables: Sequence[Table], optimizers: Sequence[Any], made: Sequence[tuple[Any, tuple[str, int]]]
+) -> Iterator[tuple[Key, dict[str, object]]]:
+    """With the optimizer that updates each, and the line that made it, as far as `made` tells."""
+    if not tables:
+        return
+    living = [optimizer for reference in optimizers if (optimizer := reference()) is not None]
+    sizes = {
+        id(weight): (optimizer, group, _table_bytes(weight))
+        for optimizer in living
+        for group in optimizer.param_groups
+        for weight in group["params"]
+    }
+    all_bytes = sum(size for _, _, size in sizes.values())
+    for table in tables:
+        weight = table.weight()
+        if weight is None or id(weight) not in sizes:
+            continue
+        optimizer, group, size = sizes[id(weight)]
+        places = [place for module, place in made if getattr(module(), "weight", None) is weight]
+        yield (
+            table.key,
+            {
+                "made_at": places[0] if places else None,
+                "elements": weight.numel(),
+                "picked": table.picked,
+                "uses": table.uses,
+                "bytes": size,
+                "all_bytes": all_bytes,
+                "backward_ms": round(1e3 * table.backward_s, 4),
+                "optimizer": f"{type(optimizer).__module__}.{type(optimizer).__qualname__}",
+                "fused": bool(group.get("fused")),
+                "decays": bool(group.get("weight_decay")) or bool(group.get("momentum")),
+            },
+        )
+
+
+def _table_bytes(weight: Any) -> int:
+    try:
+        return int(weight.numel() * weight.element_size())
+    except (RuntimeError, ValueError, AttributeError):
+        return 0

@@ -1,0 +1,419 @@
+"""A short window over a few steps: what each line of the user's code takes, and what its operations take in backward.
+
+This decides which steps are looked at, and writes down what was seen. A window costs some milliseconds, so it is opened
+only where all windows together stay within a small share of the run's time so far.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import sys
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .. import STARTED_NS
+from ..context import Context, Watcher
+from ..patching import guard
+from ..sites import user_frame
+from ..steps import time_of_event
+from ..tracer import ENTER_GRAD, OPTIMIZER_BEGINS, OPTIMIZER_ENDS, REQUEST_NO_GRAD, clock
+from .interruptions import is_compiler_used
+
+if TYPE_CHECKING:
+    from .link_calls import Call, Key
+    from .link_products import Factor, Operation
+    from .link_sample import Again, LineTotals, LinkSample
+
+
+_BUDGET = 0.005  # of the run's time so far, for all windows together
+_MOST_WINDOWS = 5
+_MOST_MISSES = 8  # windows that came to nothing
+# Where a window is due in the middle of a step, so many ends of optimizers are read one by one until the last comes.
+_MOST_WAITED = 16
+_FIRST_STEP = 8
+# A window comes no sooner than after so many times the time at which the last one came: they are spread over the run,
+# however long it turns out to be.
+_SPREAD, _SPREAD_MORE = 1.25, 0.5
+# What the first window is taken to cost, before one has been measured.
+_FIXED_S, _NODE_S = 0.004, 0.000025
+_MOST_NODES = 50_000
+_MOST_LINES = 200  # that are written down, the dearest first
+_SPARSE = 0.1  # of a factor's values are not zero: the most of which a sparse product gains (measured: from 0.08 down)
+_MOST_TIMED = 2  # of such products, when the process ends
+
+
+class _Turns:
+    """Optimizers that step in turn on one batch (a GAN): one cycle of them is a step."""
+
+    def __init__(self) -> None:
+        self._stepping: list[int] = []
+        self._last = self._before_leader = -1
+
+    def follow(self, codes: Sequence[int], leader: int) -> None:
+        """`leader` is the one whose turn is the first of a step."""
+        for code in codes:
+            what = code & 31
+            if what == OPTIMIZER_BEGINS:
+                self._stepping.append(code >> 5)
+            elif what == OPTIMIZER_ENDS:
+                number = self._stepping.pop() if self._stepping else 0
+                if not self._stepping:  # else one that another one wraps
+                    if number == leader:
+                        self._before_leader = self._last
+                    self._last = number
+
+    @property
+    def is_at_an_end(self) -> bool:
+        """Did the last optimizer of a step end last? As long as none was seen to follow another, nobody knows."""
+        return self._last == self._before_leader
+
+
+class LinkWatch(Watcher):
+    """The windows of one process. Whatever fails here ends the windows, never the rest of the watching."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._budget = float(context.settings.get("window_budget", _BUDGET))
+        # For tests: a window over every other step.
+        self._is_often = bool(context.settings.get("window_often"))
+        # A private name of torch: without it there is no window, and all else is watched as before.
+        self._sequence = getattr(context.torch._C._autograd, "_get_sequence_nr", None)
+        self._sample: LinkSample | None = None
+        self.at_fork()
+
+    def at_fork(self) -> None:
+        self._close()
+        self._random = random.Random(20263)  # our own: the script's random state is not ours to move
+        self._taken = self._misses = self._waited = 0
+        self._cost_s = self._own_s = self._dearest_s = 0.0
+        self._not_before_s = 0.0  # of the run's time
+        self._last: tuple[int, int] | None = None  # step, and the number of its last node
+        self._nodes = 0.0  # a step makes
+        self._turns = _Turns()
+        self._lists: dict[int, tuple[str, int, int]] = {}  # name, length and step, as of earlier windows
+        self._weights: dict[int, Any] = {}  # that no optimizer has, as they were in earlier windows
+        self._event_s = 0.0
+        self._sparse: set[Factor] = set()  # nearly empty factors of products that were seen
+        self._off = self._sequence is None
+        self._why = "unknown_torch" if self._off else ""
+
+    def take_own_s(self) -> float:
+        own_s, self._own_s = self._own_s, 0.0
+        return own_s
+
+    def at_step_end(self, codes: Sequence[int], index: int, now: float) -> bool:
+        """Close the window over this step, perhaps open one over the next; `codes` are the events of the step."""
+        if self._off:
+            return False
+        try:
+            self._turns.follow(codes, self._context.phases.leader)
+            if self._sample is not None:
+                self._advance(self._sample, codes, index)
+            elif self._is_due(codes, index, now):
+                self._open(index, now)
+        except Exception as error:
+            self._fail(error)
+        reads_on = self._is_often or self._waited > 0
+        return self._sample is not None or (reads_on and not self._off)
+
+    def _is_due(self, codes: Sequence[int], index: int, now: float) -> bool:
+        assert self._sequence is not None
+        number = self._sequence()
+        if self._last is not None and index > self._last[0]:
+            self._nodes = (number - self._last[1]) / (index - self._last[0])
+        if self._last is None or index > self._last[0]:
+            self._last = index, number
+        if self._context.is_ending or index < _FIRST_STEP or self._nodes <= 0:
+            return False
+        run_s = _run_s(now)
+        expected_s = self._dearest_s or _FIXED_S + _NODE_S * self._nodes
+        if run_s < self._not_before_s or expected_s > self._budget * run_s - self._cost_s:
+            self._waited = 0
+            return False
+        if codes and codes[-1] & 31 == OPTIMIZER_ENDS and self._turns.is_at_an_end:
+            self._waited = 0
+            return True
+        # Events are read seldom, and of several optimizers mostly behind the same one.
+        self._waited += 1
+        if self._waited > _MOST_WAITED:
+            self._wait_from(now)
+            self._waited = 0
+        return False
+
+    def _open(self, index: int, now: float) -> None:
+        begun = clock()
+        why = self._why_never()
+        if why:
+            self._stop(why)
+            return
+        self._why = self._why_not_now()
+        if self._why:
+            self._miss(now)
+            return
+        # Not before it is needed: every import delays the script's start.
+        from .link_calls import ModuleCalls
+        from .link_drops import Drops
+        from .link_sample import LinkSample
+
+        self._event_s = self._event_s or time_of_event()
+        allowed_s = self._budget * _run_s(now) - self._cost_s
+        calls = ModuleCalls(self._torch, lambda: _held_weights(self._context.optimizers), self._weights)
+        drops = Drops(self._context.optimizers)
+        self._sample = LinkSample(self._torch, self._tracer, index + 1, allowed_s, self._event_s, calls, drops)
+        self._tracer.window = self._sample
+        self._pay(clock() - begun)
+        self._sample.begin()
+
+    def _advance(self, sample: LinkSample, codes: Sequence[int], index: int) -> None:
+        happened = {code & 31 for code in codes}
+        if REQUEST_NO_GRAD in happened:
+            sample.why_not = sample.why_not or "evaluated"
+        if ENTER_GRAD in happened:
+            sample.why_not = sample.why_not or "autograd_grad"
+        if index > sample.index:
+            sample.why_not = sample.why_not or "irregular"  # the optimizers do not take turns as they did
+        if (index < sample.index or not self._turns.is_at_an_end) and not sample.why_not:
+            sample.step_goes_on()  # another optimizer of the same step, or the events were read in the middle of one
+            return
+        self._close()
+        begun = clock()
+        why = sample.why_not or self._why_never() or ("" if sample.backwards else "no_backward")
+        if not why:
+            self._write(sample)
+        cost_s = sample.cost_s + clock() - begun
+        self._pay(cost_s)
+        self._dearest_s = max(self._dearest_s, cost_s)
+        if sample.was_too_dear:
+            self._dearest_s *= 2.0  # it was stopped on the way
+        if why:
+            self._why = why
+            self._miss(clock())
+            if sample.has_failed:
+                self._stop(why)
+            return
+        self._taken += 1
+        self._wait_from(clock())
+        if self._taken >= _MOST_WINDOWS and not self._is_often:
+            self._off = True
+
+    def _close(self) -> None:
+        sample, self._sample = self._sample, None
+        self._tracer.window = None
+        if sample is not None:
+            sample.end()
+
+    def _pay(self, seconds: float) -> None:
+        self._cost_s += seconds
+        self._own_s += seconds
+
+    def _miss(self, now: float) -> None:
+        self._misses += 1
+        self._wait_from(now)
+        if self._misses >= _MOST_MISSES and not self._is_often:
+            self._stop(self._why)
+
+    def _wait_from(self, now: float) -> None:
+        if not self._is_often:
+            self._not_before_s = _run_s(now) * (_SPREAD + _SPREAD_MORE * self._random.random())
+
+    def _why_never(self) -> str:
+        """What makes windows impossible in this process, now and later."""
+        torch, graph = self._torch, self._context.graph
+        if graph.compiled or is_compiler_used():
+            return "compiled"
+        if graph.anomaly or torch.is_anomaly_enabled():
+            return "anomaly_mode"
+        distributed = torch.distributed
+        if distributed.is_available() and distributed.is_initialized():
+            if distributed.get_rank() != 0:
+                return "other_rank"  # all would wait for each, every time at another step
+            if "torch.distributed.fsdp" in sys.modules:
+                return "sharded"
+        return "too_many_nodes" if self._nodes > _MOST_NODES else ""
+
+    def _why_not_now(self) -> str:
+        if sys.gettrace() is not None or sys.getprofile() is not None or _is_monitored():
+            return "traced"
+        if self._torch.autograd._profiler_enabled():
+            return "profiled"
+        return "capturing" if self._device is not None and self._device.is_capturing() else ""
+
+    def _write(self, sample: LinkSample) -> None:
+        from .link_growing import describe_series
+        from .link_holders import describe_holders
+        from .link_sample import describe_tables
+
+        context = self._context
+        lines = sorted(sample.lines.items(), key=lambda item: -(item[1].forward_s + item[1].backward_s))
+        told = [_describe(sample, key, line) for key, line in lines[:_MOST_LINES]]
+        calls = [*sample.forward.calls.finish(), *sample.backward.drops.finish()]
+        value = {
+            "index": sample.index,
+            "nodes": sample.backward.nodes,
+            "cost_ms": round(1e3 * sample.cost_s, 3),
+            "forward_ms": round(1e3 * sum(line.forward_s for _, line in lines), 4),
+            "backward_ms": round(1e3 * sum(line.backward_s for _, line in lines), 4),
+            "lines": [line for line in told if line is not None],
+            "calls": [_describe_call(sample, call) for call in calls],
+            "growing": [
+                {"at": _place(sample, series.key), **describe_series(series)}
+                for series in sample.forward.calls.growing.finish()
+            ],
+            "again": [_describe_again(sample, key, again) for key, again in sample.backward.passes.again.items()],
+            "operations": _describe_operations(sample),
+            "holders": describe_holders(sample.forward.holders, self._lists, sample.index),
+            "tables": [
+                {"at": _place(sample, key), **told}
+                for key, told in describe_tables(sample.backward.tables.told(), context.optimizers, context.tables)
+            ],
+        }
+        self._output().text("window", value)
+        for operation in sample.backward.operations.seen:
+            if operation.factor is not None and operation.factor.density <= _SPARSE:
+                self._sparse.add(operation.factor)
+
+    def _stop(self, why: str) -> None:
+        """No more windows, and nothing left behind."""
+        if not self._off:
+            self._off = True
+            self._why = why
+            self._close()
+
+    def _fail(self, error: Exception) -> None:
+        try:
+            self._stop(f"failed: {type(error).__name__}: {error}")
+        except Exception:
+            self._off = True
+
+    def at_uninstall(self) -> None:
+        self._stop("")
+
+    def at_stop(self) -> None:
+        self._close()
+
+    def at_finish(self) -> None:
+        self._time_sparse()
+        if not self._taken:
+            self._output().text("window_missing", {"why": self._why or self._why_never() or "run_too_short"})
+
+    def _time_sparse(self) -> None:
+        """The script has ended, and waits for nothing."""
+        heaviest = sorted(self._sparse, key=lambda factor: math.prod(factor.size), reverse=True)
+        for factor in heaviest[:_MOST_TIMED]:
+            from .link_products import time_sparse
+
+            try:
+                took_ms = time_sparse(self._torch, factor)
+            except Exception:
+                return  # too little memory, say
+            if took_ms is not None:
+                value = {
+                    "size": factor.size,
+                    "density": round(factor.density, 6),
+                    "ms": [round(ms, 4) for ms in took_ms],
+                }
+                self._output().text("sparse_product", value)
+
+
+def _describe_operations(sample: LinkSample) -> list[dict[str, object]]:
+    """The heaviest operations by line: multiplications, those for rows that nobody reads, and nearly empty factors."""
+    by_line: dict[Key, list[Operation]] = {}
+    for operation in sample.backward.operations.seen:
+        by_line.setdefault(operation.key, []).append(operation)
+    told: list[dict[str, object]] = []
+    for key, operations in by_line.items():
+        known = [operation for operation in operations if operation.unread is not None]
+        told.append(
+            {
+                "at": _place(sample, key),
+                "operations": sum(operation.operations for operation in operations),
+                "unread": sum(operation.operations * (operation.unread or 0.0) for operation in known),
+                "factors": [
+                    {"size": factor.size, "density": round(factor.density, 6)}
+                    for operation in operations
+                    if (factor := operation.factor) is not None and factor.density <= _SPARSE
+                ],
+            }
+        )
+    return told
+
+
+def _describe(sample: LinkSample, key: Key, line: LineTotals) -> list[object] | None:
+    """File, line, function, within a module, calls, milliseconds forward and backward, nodes; None: of no line."""
+    code = sample.forward.code_of(key)
+    if code is None:
+        return None
+    times = (round(1e3 * line.forward_s, 4), round(1e3 * line.backward_s, 4))
+    return [os.path.abspath(code.co_filename), key[1], code.co_name, key[2], line.calls, *times, line.ops]
+
+
+def _describe_call(sample: LinkSample, call: Call) -> dict[str, object]:
+    first = call.first_call
+    return {
+        "kind": call.kind,
+        "module": call.module,
+        "at": _place(sample, call.key),
+        "first_at": None if first is None else _place(sample, first.key),
+        "forward_ms": round(1e3 * call.forward_s, 4),
+        "backward_ms": round(1e3 * call.backward_s, 4),
+        "nodes": call.nodes,
+        "is_random": call.is_random,
+        "moves_state": call.moves_state,
+        "flows_through": call.flows_through,
+    }
+
+
+def _describe_again(sample: LinkSample, key: Key, again: Again) -> dict[str, object]:
+    at, ms = _place(sample, key), round(1e3 * again.seconds, 4)
+    return {"at": at, "passes": again.passes, "nodes": again.nodes, "backward_ms": ms}
+
+
+def _place(sample: LinkSample, key: Key) -> list[object] | None:
+    code = sample.forward.code_of(key)
+    return None if code is None else [os.path.abspath(code.co_filename), key[1], code.co_name]
+
+
+def _held_weights(optimizers: Sequence[Any]) -> dict[int, Any]:
+    """What any of them has to update: weak references, by id. An id alone may be another's by and by."""
+    living = [optimizer for reference in optimizers if (optimizer := reference()) is not None]
+    weights = (weight for optimizer in living for group in optimizer.param_groups for weight in group["params"])
+    return {id(weight): weakref.ref(weight) for weight in weights}
+
+
+def _run_s(now: float) -> float:
+    return now - STARTED_NS * 1e-9
+
+
+def _is_monitored() -> bool:
+    """Does a profiler or coverage tool of newer Pythons look on?"""
+    monitoring: Any = getattr(sys, "monitoring", None)
+    return monitoring is not None and any(monitoring.get_tool(number) is not None for number in range(6))
+
+
+# Where the script makes its embeddings: the line at which it says how their gradients are kept.
+
+
+_MOST = 1000
+
+
+class TableWatch(Watcher):
+    def install(self) -> None:
+        for kind in (self._torch.nn.Embedding, self._torch.nn.EmbeddingBag):
+            self._patches.replace(kind, "__init__", self._make_init)
+
+    def _make_init(self, original: Any) -> Any:
+        def __init__(table: Any, *args: Any, **kwargs: Any) -> None:
+            original(table, *args, **kwargs)
+            frame = sys._getframe(1)
+            guard(lambda: self._know(table, frame), self._trouble)
+
+        return __init__
+
+    def _know(self, table: Any, frame: Any) -> None:
+        user = user_frame(frame)
+        if user is not None and len(self._context.tables) < _MOST:
+            place = os.path.abspath(user.f_code.co_filename), user.f_lineno or 0
+            self._context.tables.append((weakref.ref(table), place))

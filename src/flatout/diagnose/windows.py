@@ -1,0 +1,375 @@
+"""What the windows of the first rank tell: what each line takes of an ordinary step, its operations in backward
+included, and which lists grow from step to step.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+from flatout.diagnose.ranks import Rank, told
+from flatout.diagnose.source_text import whole_file
+from flatout.records.evidence import (
+    BackwardAgain,
+    EmptyFactor,
+    GrowingCalls,
+    HeavyLine,
+    Holder,
+    NeedlessCall,
+    OpCost,
+    PickedTable,
+)
+from flatout.records.report import Location, PhaseShare
+from flatout.source.syntax.module import parse_text
+from flatout.store.run import StoredRun
+
+_Place = tuple[str, int, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line in one window; times are shares of that window's phases."""
+
+    function: str
+    calls: float
+    forward: float
+    backward: float
+    ops: float
+
+
+_ABSENT = _Line("", 0.0, 0.0, 0.0, 0.0)
+
+
+def op_costs(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tuple[OpCost, ...]:
+    """The dearest first; empty where no window was recorded. `phases` are those of a mean step."""
+    windows = _windows(ranks)
+    if not windows:
+        return ()
+    phase_ms = {name: phase.ms for name, phase in phases.items()}
+    costs = _costs(windows, phase_ms.get("forward", 0.0), phase_ms.get("backward", 0.0))
+    return tuple(sorted(costs, key=lambda cost: -(cost.forward_ms + (cost.backward_ms or 0.0))))
+
+
+def needless_calls(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tuple[NeedlessCall, ...]:
+    """Calls of modules that the step could do without, the dearest first; those of the same line are one."""
+    windows = _windows(ranks)
+    groups: dict[tuple[str, str, str, int], list[NeedlessCall]] = defaultdict(list)
+    for window in windows:
+        # What counts is how the window's time is divided, as with lines.
+        scales = tuple(_scale(window, phases, phase) for phase in ("forward", "backward"))
+        for call in window.get("calls", ()):
+            if call.get("at") and call.get("kind") in ("repeat", "unheld", "dropped"):
+                found = _call(call, *scales)
+                groups[found.kind, found.module, found.location.file, found.location.line].append(found)
+    merged = [_merge(calls, len(windows)) for calls in groups.values()]
+    return tuple(sorted(merged, key=lambda call: -(call.forward_ms + call.backward_ms)))
+
+
+def backward_again(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tuple[BackwardAgain, ...]:
+    """Backward passes over a graph that others went over before, by the line that calls them; the dearest first."""
+    windows = _windows(ranks)
+    found: dict[tuple[str, int], BackwardAgain] = {}
+    for window in windows:
+        share = _scale(window, phases, "backward") / len(windows)
+        for again in window.get("again", ()):
+            if not again.get("at"):
+                continue
+            file, line, function = again["at"]
+            place = str(file), int(line)
+            before = found.get(place, BackwardAgain(Location(*place), str(function), 0.0, 0.0, 0.0))
+            found[place] = replace(
+                before,
+                passes=before.passes + again["passes"] / len(windows),
+                nodes=before.nodes + again["nodes"] / len(windows),
+                backward_ms=before.backward_ms + again["backward_ms"] * share,
+            )
+    return tuple(sorted(found.values(), key=lambda again: -again.backward_ms))
+
+
+def growing_calls(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tuple[GrowingCalls, ...]:
+    """Modules that are called with longer and longer inputs, by the line that calls them; the dearest first."""
+    windows = _windows(ranks)
+    groups: dict[tuple[str, Location], list[GrowingCalls]] = defaultdict(list)
+    for window in windows:
+        scales = tuple(_scale(window, phases, phase) for phase in ("forward", "backward"))
+        for told_of in window.get("growing", ()):
+            if told_of.get("at"):
+                found = _growing(told_of, *scales)
+                groups[found.module, found.location].append(found)
+    merged = [_merge_growing(calls, len(windows)) for calls in groups.values()]
+    return tuple(sorted(merged, key=lambda calls: -(calls.forward_ms + calls.backward_ms)))
+
+
+def _growing(told_of: Mapping[str, Any], forward_scale: float, backward_scale: float) -> GrowingCalls:
+    file, line, function = told_of["at"]
+    return GrowingCalls(
+        module=str(told_of["module"]),
+        location=Location(str(file), int(line)),
+        function=str(function),
+        sequences=float(told_of["sequences"]),
+        calls=float(told_of["calls"]),
+        dimension=int(told_of["dimension"]),
+        first_length=float(told_of["first_length"]),
+        last_length=float(told_of["last_length"]),
+        computed=float(told_of["computed"]),
+        needed=float(told_of["needed"]),
+        is_known=bool(told_of["is_known"]),
+        forward_ms=float(told_of["forward_ms"]) * forward_scale,
+        backward_ms=float(told_of["backward_ms"]) * backward_scale,
+        fixed_ms=float(told_of["fixed_ms"]) * forward_scale,
+    )
+
+
+def _merge_growing(calls: Sequence[GrowingCalls], windows: int) -> GrowingCalls:
+    """Of a line that some windows have not seen it is a mean too: not every step has such calls."""
+    summed = ("sequences", "calls", "computed", "needed", "forward_ms", "backward_ms")
+    return replace(
+        calls[0],
+        first_length=min(found.first_length for found in calls),
+        last_length=max(found.last_length for found in calls),
+        is_known=all(found.is_known for found in calls),
+        fixed_ms=_mean([found.fixed_ms for found in calls]),
+        **{name: sum(getattr(found, name) for found in calls) / windows for name in summed},
+    )
+
+
+def picked_tables(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tuple[PickedTable, ...]:
+    """Large weights of which a step picks some rows, the largest first; those made at the same line are several."""
+    windows = _windows(ranks)
+    groups: dict[tuple[Location, float, int], list[PickedTable]] = defaultdict(list)
+    for window in windows:
+        scale, seen = _scale(window, phases, "backward"), Counter[tuple[Location, float]]()
+        for found in window.get("tables", ()):
+            table = _table(found, scale)
+            if table is not None:
+                place = table.location, table.elements
+                groups[*place, seen[place]].append(table)
+                seen[place] += 1
+    merged = [
+        replace(
+            tables[0],
+            picked=_mean([table.picked for table in tables]),
+            uses=_mean([table.uses for table in tables]),
+            backward_ms=sum(table.backward_ms for table in tables) / len(windows),
+        )
+        for tables in groups.values()
+    ]
+    return tuple(sorted(merged, key=lambda table: -table.bytes))
+
+
+def _table(found: Mapping[str, Any], scale: float) -> PickedTable | None:
+    place = found.get("made_at") or found.get("at")
+    if not place:
+        return None
+    return PickedTable(
+        location=Location(str(place[0]), int(place[1])),
+        elements=float(found["elements"]),
+        picked=float(found["picked"]),
+        uses=float(found["uses"]),
+        bytes=float(found["bytes"]),
+        all_bytes=float(found["all_bytes"]),
+        backward_ms=float(found["backward_ms"]) * scale,
+        optimizer=str(found["optimizer"]),
+        fused=bool(found.get("fused")),
+        decays=bool(found.get("decays")),
+    )
+
+
+def heavy_lines(ranks: Sequence[Rank]) -> tuple[HeavyLine, ...]:
+    """Lines with the heaviest operations of a mean step, the heaviest first."""
+    windows = _windows(ranks)
+    timed = {
+        tuple(value["size"]): value["ms"] for rank in ranks for value in told(rank.recording, "sparse_product")
+    }  # the kind of a product is its size
+    seen: dict[tuple[str, int, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for window in windows:
+        for line in window.get("operations", ()):
+            if line.get("at"):
+                file, number, function = line["at"]
+                seen[str(file), int(number), str(function)].append(line)
+    found = []
+    for (file, number, function), lines in seen.items():
+        operations = sum(float(line["operations"]) for line in lines)
+        found.append(
+            HeavyLine(
+                location=Location(file, number),
+                function=function,
+                operations=operations / len(windows),
+                unread_share=sum(float(line["unread"]) for line in lines) / operations if operations else 0.0,
+                factors=tuple(_factors([factor for line in lines for factor in line["factors"]], len(windows), timed)),
+            )
+        )
+    return tuple(sorted(found, key=lambda line: -line.operations))
+
+
+def _factors(
+    seen: Sequence[Mapping[str, Any]], windows: int, timed: Mapping[tuple[int, ...], Sequence[float]]
+) -> Iterator[EmptyFactor]:
+    by_size: dict[tuple[int, int, int], list[float]] = defaultdict(list)
+    for factor in seen:
+        rows, inner, columns = (int(length) for length in factor["size"])
+        by_size[rows, inner, columns].append(float(factor["density"]))
+    for size, densities in by_size.items():
+        dense_ms, sparse_ms = timed.get(size, (None, None))
+        yield EmptyFactor(size, _mean(densities), len(densities) / windows, dense_ms, sparse_ms)
+
+
+def _scale(window: Mapping[str, Any], phases: Mapping[str, PhaseShare], phase: str) -> float:
+    """A millisecond of the window in an ordinary step."""
+    seen_ms = float(window.get(f"{phase}_ms", 0.0))
+    return phases[phase].ms / seen_ms if seen_ms and phase in phases else 1.0
+
+
+def _call(call: Mapping[str, Any], forward_scale: float, backward_scale: float) -> NeedlessCall:
+    file, line, function = call["at"]
+    first = call.get("first_at")
+    return NeedlessCall(
+        kind=call["kind"],
+        module=str(call.get("module", "")),
+        location=Location(str(file), int(line)),
+        function=str(function),
+        first_location=Location(str(first[0]), int(first[1])) if first else None,
+        calls=1.0,
+        forward_ms=float(call.get("forward_ms", 0.0)) * forward_scale,
+        backward_ms=float(call.get("backward_ms", 0.0)) * backward_scale,
+        is_random=bool(call.get("is_random")),
+        moves_state=bool(call.get("moves_state")),
+        flows_through=bool(call.get("flows_through")),
+    )
+
+
+def _merge(calls: Sequence[NeedlessCall], windows: int) -> NeedlessCall:
+    return replace(
+        calls[0],
+        calls=len(calls) / windows,
+        forward_ms=sum(call.forward_ms for call in calls) / windows,
+        backward_ms=sum(call.backward_ms for call in calls) / windows,
+        is_random=any(call.is_random for call in calls),
+        moves_state=any(call.moves_state for call in calls),
+        flows_through=any(call.flows_through for call in calls),
+    )
+
+
+def _windows(ranks: Sequence[Rank]) -> list[Mapping[str, Any]]:
+    """Of the first rank that has some, those of steady steps; a run so short that it has none has the others."""
+    for rank in ranks:
+        windows = told(rank.recording, "window")
+        if windows:
+            return [window for window in windows if int(window.get("index", 0)) >= rank.first_steady] or list(windows)
+    return []
+
+
+def _costs(windows: Sequence[Mapping[str, Any]], forward_ms: float, backward_ms: float) -> Iterator[OpCost]:
+    # A step with a window is slower than others. What counts is how its time is divided.
+    each = [dict(_lines(window)) for window in windows]
+    places = dict.fromkeys(place for lines in each for place in lines)
+    found = {place: _typical([lines.get(place, _ABSENT) for lines in each]) for place in places}
+    forward, backward = sum(line.forward for line in found.values()), sum(line.backward for line in found.values())
+    seen_backward = any(float(window.get("backward_ms", 0.0)) > 0 for window in windows)
+    known = _mean([_known_share(window) for window in windows])
+    for (file, number, in_module), line in found.items():
+        yield OpCost(
+            location=Location(file, number),
+            function=line.function,
+            in_module=in_module,
+            calls=line.calls,
+            forward_ms=forward_ms * line.forward / max(1.0, forward),
+            backward_ms=backward_ms * known * line.backward / backward if seen_backward and backward else None,
+            backward_ops=line.ops,
+        )
+
+
+def _lines(window: Mapping[str, Any]) -> Iterator[tuple[_Place, _Line]]:
+    forward_ms, backward_ms = (float(window.get(name, 0.0)) for name in ("forward_ms", "backward_ms"))
+    merged: dict[_Place, _Line] = {}
+    for file, number, function, in_module, calls, forward, backward, ops in window.get("lines", ()):
+        place = str(file), int(number), bool(in_module)
+        # A comprehension and the function it is in may share a line; the dearer one comes first.
+        before = merged.get(place, _ABSENT)
+        merged[place] = _Line(
+            before.function or str(function),
+            before.calls + calls,
+            before.forward + (forward / forward_ms if forward_ms else 0.0),
+            before.backward + (backward / backward_ms if backward_ms else 0.0),
+            before.ops + ops,
+        )
+    yield from merged.items()
+
+
+def _typical(lines: Sequence[_Line]) -> _Line:
+    """Of a line that every window saw the median, which one disturbed window does not move; else the mean."""
+    of = _mean if any(line is _ABSENT for line in lines) or len(lines) < 3 else median
+    return _Line(
+        next(line.function for line in lines if line is not _ABSENT),
+        _mean([line.calls for line in lines]),
+        of([line.forward for line in lines]),
+        of([line.backward for line in lines]),
+        _mean([line.ops for line in lines]),
+    )
+
+
+def _known_share(window: Mapping[str, Any]) -> float:
+    """Of a window's backward, what is known by line: nodes made before the window began are of no line."""
+    whole = float(window.get("backward_ms", 0.0))
+    return min(1.0, sum(float(line[6]) for line in window.get("lines", ())) / whole) if whole else 0.0
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+# Lists that grow from step to step, as the last window saw them, and where something is appended to them.
+
+
+_ADDING = ("append", "appendleft", "extend", "insert")
+
+
+def find_holders(run: StoredRun, ranks: Sequence[Rank]) -> tuple[Holder, ...]:
+    """Those of the first rank that has a window. A window tells of growth since the one before."""
+    for rank in ranks:
+        windows = told(rank.recording, "window")
+        if windows:
+            holders = windows[-1].get("holders", ())
+            return tuple(_holder(run, value) for value in holders if value.get("element") in ("tensor", "array"))
+    return ()
+
+
+def _holder(run: StoredRun, value: dict[str, Any]) -> Holder:
+    name, file = str(value["name"]), str(value["file"])
+    line = _find_line(whole_file(run, file), name)
+    return Holder(
+        name=name,
+        function=str(value.get("function", "")),
+        location=None if line is None else Location(file, line),
+        elements_per_step=float(value["per_step"]),
+        element=value["element"],
+        has_graph=bool(value.get("has_graph")),
+        bytes=float(value.get("bytes", 0)),
+    )
+
+
+def _find_line(text: str, name: str) -> int | None:
+    """The only place, or the first, that adds to a variable or attribute of this name."""
+    last = name.split("[")[0].rsplit(".", 1)[-1]
+    found = [line for node in ast.walk(parse_text(text).tree) if (line := _line_that_adds(node, last)) is not None]
+    return min(found, default=None)
+
+
+def _line_that_adds(node: ast.AST, name: str) -> int | None:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ADDING:
+        return node.lineno if _last_name(node.func.value) == name else None
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+        return node.lineno if _last_name(node.target) == name else None
+    return None
+
+
+def _last_name(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Subscript):
+        return _last_name(node.value)
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else None

@@ -1,0 +1,77 @@
+"""Trains a small network, by the first word.
+
+"wide" in float64, "narrow" in float32 with only its loss in float64; "dense" with a large table of which a batch picks
+a few rows, "sparse" the same with sparse gradients; "masked" with a loss that reads an eighth of the results, "read"
+with one that reads them all; "graph" with an adjacency that is nearly empty. The second word is the device.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+from torch import nn
+
+KIND = sys.argv[1]
+DEVICE = sys.argv[2] if len(sys.argv) > 2 else "cpu"
+ROWS, PICKED = 50_000, 64
+
+
+class Picking(nn.Module):
+    def __init__(self, sparse: bool) -> None:
+        super().__init__()
+        self.table = nn.Embedding(ROWS, 32, sparse=sparse)  # TABLE
+        self.head = nn.Linear(32, 512)
+
+    def forward(self, rows: torch.Tensor) -> Any:
+        return self.head(self.table(rows))
+
+
+class Convolving(nn.Module):
+    def __init__(self, nodes: int) -> None:
+        super().__init__()
+        adjacency = torch.zeros(nodes, nodes)
+        adjacency[torch.arange(nodes), torch.arange(nodes).roll(1)] = 1.0
+        self.register_buffer("adjacency", adjacency)
+        self.layer = nn.Linear(64, 64)
+
+    def forward(self, nodes: torch.Tensor) -> Any:
+        nodes = self.layer(nodes)
+        return self.adjacency @ nodes  # GRAPH
+
+
+def make() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+    """The model, its input and its target."""
+    inputs = torch.randn(256, 512)
+    if KIND in ("dense", "sparse"):
+        return Picking(KIND == "sparse"), torch.randint(0, ROWS, (PICKED,)), inputs[:PICKED]
+    if KIND == "graph":
+        inputs = torch.randn(1500, 64)
+        return Convolving(1500), inputs, inputs
+    model = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512))
+    if KIND == "wide":
+        model = model.double()  # WIDE
+        inputs = inputs.to(torch.float64)
+    return model, inputs, inputs
+
+
+def loss_of(made: torch.Tensor, target: torch.Tensor) -> Any:
+    labels = torch.arange(len(made), device=made.device)
+    if KIND == "masked":
+        labels[len(made) // 8 :] = -100
+    if KIND in ("masked", "read"):
+        return nn.functional.cross_entropy(made, labels, ignore_index=-100)
+    return (made - target).pow(2).mean().double()
+
+
+torch.manual_seed(0)
+model, inputs, target = (part.to(DEVICE) for part in make())
+optimizer = torch.optim.Adagrad(model.parameters(), lr=0.01)
+for _ in range(100):
+    optimizer.zero_grad()
+    made = model(inputs)  # MODEL
+    loss = loss_of(made, target)
+    loss.backward()
+    optimizer.step()
+    print("loss", loss.item())

@@ -1,0 +1,100 @@
+"""What the tensors of a training tell: the type it computes in, and gradients that are mostly zero."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flatout.diagnose.summary import examine_run
+from tests.integration.watching import Run, Watch, Watched, line_of
+
+OFTEN = json.dumps({"window_budget": 100.0, "window_often": True})
+
+
+def test_computing_in_float64_is_seen_and_timed(watch: Watch, run_bare: Run) -> None:
+    bare = run_bare("tensors.py", "wide")
+    seen = watch("tensors.py", "wide")
+
+    assert seen.returncode == bare.returncode == 0, seen.stderr
+    assert seen.losses == bare.losses
+    state = seen.json["live"]["torch"]
+    assert state["grad_elements"] == {"float64": 1.0}
+    assert set(state["float64_factors"]) == {"product", "elementwise"}
+    assert seen.json["live"]["optimizers"][0]["bytes"] == {"float64": 8 * 2 * (512 * 512 + 512)}
+    place = examine_run(seen.stored).float64_at
+    assert place is not None
+    assert (Path(place.file).name, place.line) == ("tensors.py", line_of("tensors.py", "# WIDE"))
+
+
+def test_a_loss_in_float64_is_next_to_nothing(watch: Watch) -> None:
+    seen = watch("tensors.py", "narrow")
+
+    assert seen.json["live"]["torch"]["grad_elements"]["float64"] < 0.001
+    assert "CO516" not in {finding["code"] for finding in seen.json["findings"]}
+
+
+def tables_of(seen: Watched) -> list[dict[str, Any]]:
+    windows = [value for recording in seen.trainings for value in recording.values("window")]
+    assert windows
+    return [table for window in windows for table in window["tables"]]
+
+
+def test_a_table_with_a_dense_gradient_is_told_with_the_line_that_made_it(watch: Watch, run_bare: Run) -> None:
+    bare = run_bare("tensors.py", "dense")
+    seen = watch("tensors.py", "dense", FLATOUT_SETTINGS=OFTEN)
+
+    assert seen.returncode == bare.returncode == 0, seen.stderr
+    assert seen.losses == bare.losses
+    tables = tables_of(seen)
+    assert {(table["elements"], table["picked"], table["uses"]) for table in tables} == {(50_000 * 32, 64 * 32, 1)}
+    assert {table["optimizer"] for table in tables} == {"torch.optim.adagrad.Adagrad"}
+    assert sum(table["backward_ms"] for table in tables) > 0  # of a window that others disturbed all may be lost time
+    (told,) = examine_run(seen.stored).picked_tables
+    assert (Path(told.location.file).name, told.location.line) == ("tensors.py", line_of("tensors.py", "# TABLE"))
+
+
+def test_nothing_is_said_of_a_table_with_sparse_gradients(watch: Watch) -> None:
+    seen = watch("tensors.py", "sparse", FLATOUT_SETTINGS=OFTEN)
+
+    assert tables_of(seen) == []
+    assert "CO517" not in {finding["code"] for finding in seen.json["findings"]}
+
+
+def test_results_that_the_loss_does_not_read_are_found_at_their_line(watch: Watch, run_bare: Run) -> None:
+    bare = run_bare("tensors.py", "masked")
+    seen = watch("tensors.py", "masked", FLATOUT_SETTINGS=OFTEN)
+
+    assert seen.returncode == bare.returncode == 0, seen.stderr
+    assert seen.losses == bare.losses
+    lines = {line.location.line: line for line in examine_run(seen.stored).heavy_lines}
+    told = lines[line_of("tensors.py", "# MODEL")]
+    # The second layer's results, and all that comes before them: each row goes its own way.
+    assert told.unread_share == pytest.approx(7 / 8)
+    assert told.factors == ()
+    assert "CO519" in {finding["code"] for finding in seen.json["findings"]}
+
+
+def test_results_that_are_read_are_left_alone(watch: Watch) -> None:
+    seen = watch("tensors.py", "read", FLATOUT_SETTINGS=OFTEN)
+
+    assert {line.unread_share for line in examine_run(seen.stored).heavy_lines} == {0.0}
+    assert not {"CO518", "CO519"} & {finding["code"] for finding in seen.json["findings"]}
+
+
+def test_a_nearly_empty_matrix_is_timed_dense_and_sparse(watch: Watch, run_bare: Run) -> None:
+    bare = run_bare("tensors.py", "graph")
+    seen = watch("tensors.py", "graph", FLATOUT_SETTINGS=OFTEN)
+
+    assert seen.returncode == bare.returncode == 0, seen.stderr
+    assert seen.losses == bare.losses
+    lines = {line.location.line: line for line in examine_run(seen.stored).heavy_lines}
+    (factor,) = lines[line_of("tensors.py", "# GRAPH")].factors
+    assert factor.size == (1500, 1500, 64)
+    assert factor.density == pytest.approx(1 / 1500, rel=0.01)
+    assert factor.uses == 1.0
+    assert factor.dense_ms is not None and factor.sparse_ms is not None and factor.sparse_ms < factor.dense_ms
+    (found,) = [finding for finding in seen.json["findings"] if finding["code"] == "CO518"]
+    assert found["location"]["line"] == line_of("tensors.py", "# GRAPH")
