@@ -36,7 +36,7 @@ from benchmarks.common.stats import Estimate, estimate
 from flatout.feed.cache import place
 from flatout.feed.cache.dataset import cached, foresee, is_cached
 from flatout.feed.cache.segment import TABLE_AT, Field, Word
-from flatout.feed.cache.shared import release_all
+from flatout.feed.cache.table import release_all
 
 PEERS = ROOT / ".venv-cache-peers"
 SHAPE = (3, 224, 224)

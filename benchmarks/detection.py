@@ -30,7 +30,7 @@ from benchmarks.common.bounded import run_to_end
 from benchmarks.common.child import ROOT
 from benchmarks.common.corpus import CORPUS, Script, scripts
 from benchmarks.common.results import RESULTS, table, versions, write
-from benchmarks.common.scoring import Found, Outcome, Score, by_family, findings, missed, rates, score
+from benchmarks.common.scoring import Found, Outcome, Score, by_family, findings, has_varied, missed, rates, score
 from flatout.diagnose.summary import summarise_run
 from flatout.report.json import to_json
 from flatout.store.run import StoredRun
@@ -67,6 +67,7 @@ class Bench:
                 repaired=findings(reports[REPAIRED][0]),
                 planted_rate=_median([planted for planted, _ in pairs]),
                 repaired_rate=_median([repaired for _, repaired in pairs]),
+                varied=any(has_varied(report) for arm in arms for report in reports[arm]),
             )
         said = [(peer, verdicts.of(peer, script, self.environment(), self.limit_s)) for peer in self.peers]
         return replace(result, peers=tuple(said))
@@ -136,15 +137,40 @@ def row(one: Outcome) -> list[str]:
         place if not one.alarms else "false alarm",
         line[one.line_right],
         _times(named.gain if named else None),
-        _times(one.actual),
+        f"{_times(named.low)} to {_times(named.high)}" if named and named.low else "–",
+        _times(one.actual) + (" (varied)" if one.varied else ""),
         {None: "–", True: "yes", False: "no"}[one.gain_right],
+        {None: "–", True: "yes", False: "no"}[one.gain_inside],
         "yes" if one.still_said else "",
         *(verdict for _, verdict in one.peers),
     ]
 
 
-_HEAD = ["script", "planted", "said", "place", "line", "predicted", "actual", "within", "still said when repaired"]
-_FAMILIES = ["family", "first", "in the first three", "line", "gain", "quiet", "failed"]
+_HEAD = [
+    "script",
+    "planted",
+    "said",
+    "place",
+    "line",
+    "predicted",
+    "interval",
+    "actual",
+    "within",
+    "inside",
+    "still said when repaired",
+]
+_FAMILIES = [
+    "family",
+    "first",
+    "by its code",
+    "first three",
+    "line",
+    "gain ±20%",
+    "gain ×1.5",
+    "gain inside",
+    "quiet",
+    "failed",
+]
 _PEERS = ["peer", "names the right family", "false alarm on a control", "no verdict"]
 
 
@@ -153,7 +179,8 @@ def _times(ratio: float | None) -> str:
 
 
 def _family(name: str, one: Score) -> list[str]:
-    return [name, *(str(share) for share in (one.top1, one.top3, one.lines, one.gains, one.quiet)), str(one.failures)]
+    shares = (one.top1, one.coded, one.top3, one.lines, one.gains, one.near, one.inside, one.quiet)
+    return [name, *(str(share) for share in shares), str(one.failures)]
 
 
 def _peer(name: str, outcomes: Sequence[Outcome]) -> list[str]:
@@ -181,7 +208,14 @@ def plain(one: Outcome) -> dict[str, object]:
 
     def each(found: Found) -> dict[str, object]:
         file = Path(found.file).name if found.file else None
-        return {"code": found.code, "file": file, "line": found.line, "gain": found.gain}
+        return {
+            "code": found.code,
+            "file": file,
+            "line": found.line,
+            "gain": found.gain,
+            "low": found.low,
+            "high": found.high,
+        }
 
     return {
         "script": one.script.name,
@@ -191,6 +225,8 @@ def plain(one: Outcome) -> dict[str, object]:
         "place": one.place,
         "line_right": one.line_right,
         "actual": one.actual,
+        "varied": one.varied,
+        "gain_inside": one.gain_inside,
         "gain_right": one.gain_right,
         "failure": one.failure,
         "peers": dict(one.peers),
