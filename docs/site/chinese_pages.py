@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from writing import escaped
 
 from flatout.problems.catalogue import FAMILIES, Problem, problems
-from flatout.words.problems import problem_words
+from flatout.words.render import problem_words
 
 _PAGE = "problems/index.zh.md"
 _FAMILIES = {
