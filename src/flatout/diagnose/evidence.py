@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from flatout.diagnose.ledger import divide_step
+from flatout.diagnose.machine import other_processes_share
 from flatout.diagnose.loaders import main_cpu_share, process_use, same_loaders, waits, worker_pids
 from flatout.diagnose.ranks import Floats, Rank, told
 from flatout.diagnose.resources import (
@@ -142,6 +143,7 @@ def gather_evidence(run: StoredRun, ranks: Sequence[Rank], report: RunReport) ->
         heavy_lines=heavy_lines(ranks),
         growing_calls=growing_calls(ranks, report.phases),
         interpreter=interpreter,
+        beside_share=max(other_processes_share(run, ranks), 0.0 if interpreter is None else interpreter.run_share),
     )
 
 

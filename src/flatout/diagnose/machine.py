@@ -19,7 +19,7 @@ from flatout.diagnose.ranks import Floats, Rank, during_steps, reduce_known
 from flatout.records.machine import MachineUse, Neighbour, NotRunning
 from flatout.records.message import Message, message
 from flatout.records.report import Finding, Gain
-from flatout.records.sample import ROLES
+from flatout.records.sample import ROLES, Role
 from flatout.store.rows import Rows
 from flatout.store.run import StoredRun
 
@@ -68,6 +68,12 @@ def thread_shares(run: StoredRun, ranks: Sequence[Rank]) -> dict[tuple[int, int]
         key: (float(thread.run_s.sum()) / total_s, float(thread.delay_s.sum()) / total_s)
         for key, thread in counted.threads.items()
     }
+
+
+def other_processes_share(run: StoredRun, ranks: Sequence[Rank]) -> float:
+    """The share of the steady time that the busiest process of the script's own is on a processor: no worker, no rank."""
+    others = _pids(run, "other")
+    return max((ran for (pid, _), (ran, _) in thread_shares(run, ranks).items() if pid in others), default=0.0)
 
 
 def _delay_ms(ranks: Sequence[Rank], counted: _Counted) -> float | None:
@@ -257,16 +263,19 @@ def _not_running(threads: Sequence[_ThreadTime], counted: _Counted, causes: _Cau
 
 
 def _worker_threads(run: StoredRun, counted: _Counted) -> list[_ThreadTime]:
-    rows = run.rows("processes")
-    if rows is None:
-        return []
-    is_worker = rows.column("role") == ROLES.index("worker")
-    pids = {int(pid) for pid in rows.column("pid")[is_worker].tolist()}
+    pids = _pids(run, "worker")
     return [
         thread
         for (pid, tid), thread in counted.threads.items()
         if pid in pids and tid == pid and (thread.run_s.sum() > 0 or thread.delay_s.sum() > 0)
     ]
+
+
+def _pids(run: StoredRun, role: Role) -> set[int]:
+    rows = run.rows("processes")
+    if rows is None:
+        return set()
+    return {int(pid) for pid in rows.column("pid")[rows.column("role") == ROLES.index(role)].tolist()}
 
 
 def _neighbours(run: StoredRun, counted: _Counted) -> tuple[Neighbour, ...]:

@@ -473,6 +473,9 @@ class Evidence:
     growing_calls: tuple[GrowingCalls, ...] = ()
     # The thread that runs most beside the one that trains; None where there is none, or nobody counted.
     interpreter: InterpreterUse | None = None
+    # Of the step, how long the busiest of the script's other Python threads and processes is on a processor, but for
+    # loaders' workers. What waits for them takes as long.
+    beside_share: float = 0.0
 
     @property
     def on_gpu(self) -> bool:

@@ -13,7 +13,8 @@ How it shows in source: such a call in code that every step runs, and `torch.dis
 The fix: take it off the training thread. A viewer: poll with `select(..., 0)` or a non-blocking socket and answer
 every 100 steps, or switch it off. Requests and subprocesses: a thread of their own. Sleeps: delete them.
 
-What to expect: the whole wait goes, unless the GPU computes meanwhile.
+What to expect: the whole wait goes, unless the GPU computes meanwhile. Where a thread or a process of the script is
+waited for, a step still takes as long as its work.
 
 When it is fine: while you look at the viewer, or once in many steps.
 """
@@ -27,7 +28,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from flatout.model.edits import Edits, LessHost
+from flatout.model.edits import AtLeast, Edit, Edits, LessHost
 from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
 from flatout.problems.hot_lines import host_lines, text_at, waiting_lines
 from flatout.records.evidence import Evidence
@@ -48,6 +49,8 @@ _BLOCKS = re.compile(
 )
 _POLLS = re.compile(r"select\.select\([^)]*,\s*0(\.0)?\s*\)|cpu_percent\(\s*(interval\s*=\s*)?(None|0)\s*\)|sleep\(0\)")
 _WORTH = 0.02
+# What another thread or process ends: no timer does, and no disk.
+_FOR_OTHERS: frozenset[Nature] = frozenset(("lock", "pipe", "process"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +87,15 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         evidence=evidence,
         cause=message("sy305.cause" if worst.nature is None else "sy305.cause_seen", **figures),
         change=message("sy305.change"),
-        edits=Edits((LessHost(wait_ms, "forward", is_idle=True), LessHost(around_ms, "forward"))),
+        edits=Edits((*_without_wait(run, worst, wait_ms), LessHost(around_ms, "forward"))),
     )
+
+
+def _without_wait(run: Evidence, wait: _Wait, ms: float) -> tuple[Edit, ...]:
+    """Whoever is waited for may belong to the script: a thread or a process that still has its work to do."""
+    less = LessHost(ms, "forward", is_idle=True)
+    works_ms = run.beside_share * run.step_ms if wait.nature in _FOR_OTHERS else 0.0
+    return (less, AtLeast(works_ms)) if works_ms else (less,)
 
 
 def _seen_waiting(run: Evidence) -> list[_Wait]:

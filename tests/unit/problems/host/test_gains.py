@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from flatout.problems.catalogue import find_problem
@@ -40,6 +42,18 @@ def test_what_a_waiting_line_does_besides_goes_with_its_wait() -> None:
 
     assert starting.mid > 1.1 * alone.mid
     assert list(find_problem("HO411").found_in_run(noted(entry(3, 20.0, "waiting", "pipe")))) == []
+
+
+@pytest.mark.parametrize(("nature", "least_ms"), [("pipe", 90.0), ("lock", 90.0), ("process", 90.0), ("sleep", 0.0)])
+def test_a_wait_for_others_of_the_script_leaves_their_work(nature: Nature, least_ms: float) -> None:
+    """No step is quicker than what the process needs that it waits for; a timer ends without anybody's work."""
+    evidence = noted(entry(3, 60.0, "waiting", nature))
+    beside = replace(evidence, beside_share=0.9)
+
+    assert gain(only("SY305", evidence)).mid > 2
+    assert gain(only("SY305", beside)).mid == pytest.approx(
+        100 / least_ms if least_ms else gain(only("SY305", evidence)).mid, rel=0.01
+    )
 
 
 def test_a_short_wait_of_a_working_line_goes_with_its_work() -> None:
