@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from flatout.diagnose.ledger import divide_step
-from flatout.diagnose.machine import other_processes_share
 from flatout.diagnose.loaders import main_cpu_share, process_use, same_loaders, waits, worker_pids
+from flatout.diagnose.machine import other_processes_share
 from flatout.diagnose.ranks import Floats, Rank, told
 from flatout.diagnose.resources import (
     device_ms_by_rank,

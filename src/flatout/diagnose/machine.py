@@ -71,7 +71,7 @@ def thread_shares(run: StoredRun, ranks: Sequence[Rank]) -> dict[tuple[int, int]
 
 
 def other_processes_share(run: StoredRun, ranks: Sequence[Rank]) -> float:
-    """The share of the steady time that the busiest process of the script's own is on a processor: no worker, no rank."""
+    """The share of the steady time in which the busiest of the script's other processes is on a processor."""
     others = _pids(run, "other")
     return max((ran for (pid, _), (ran, _) in thread_shares(run, ranks).items() if pid in others), default=0.0)
 

@@ -88,7 +88,8 @@ def test_remedies_and_the_place_of_the_recording_reach_it_at_its_gate(attempt: T
 
     assert [state.state for state in fed.states] == ["applied"] and not plain.states
     assert first.losses == fed.losses == plain.losses
-    assert sum(fed.step_s) < sum(plain.step_s)
+    # A batch of eight sleeps takes no less than that anywhere; of two workers, one has the next ready.
+    assert min(fed.step_s) < 8e-3 < min(plain.step_s)
 
 
 @pytest.mark.parametrize(
