@@ -98,3 +98,42 @@ def test_a_nearly_empty_matrix_is_timed_dense_and_sparse(watch: Watch, run_bare:
     assert factor.dense_ms is not None and factor.sparse_ms is not None and factor.sparse_ms < factor.dense_ms
     (found,) = [finding for finding in seen.json["findings"] if finding["code"] == "CO518"]
     assert found["location"]["line"] == line_of("tensors.py", "# GRAPH")
+
+
+def test_numbers_too_small_for_the_quick_path_are_timed(watch: Watch, run_bare: Run) -> None:
+    bare = run_bare("tensors.py", "fading")
+    seen = watch("tensors.py", "fading", FLATOUT_SETTINGS=OFTEN)
+
+    assert seen.returncode == bare.returncode == 0, seen.stderr
+    assert seen.losses == bare.losses
+    lines = {line.location.line: line for line in examine_run(seen.stored).heavy_lines}
+    (found,) = lines[line_of("tensors.py", "# MODEL")].subnormals
+    assert (found.shape, found.uses) == ((256, 512), 1.0)
+    assert found.share == pytest.approx(0.5, rel=0.05)
+    assert found.slow_ms is not None and found.quick_ms is not None
+    # Some processors compute them at full speed: there nothing is to be gained.
+    if found.slow_ms > 5 * found.quick_ms:
+        (finding,) = [each for each in seen.json["findings"] if each["code"] == "CO521"]
+        assert finding["location"]["line"] == line_of("tensors.py", "# MODEL")
+        assert finding["remedy"] == "precision.flush_denormal"
+
+
+def test_parts_that_are_picked_one_by_one_are_found_at_their_line(watch: Watch, run_bare: Run) -> None:
+    bare = run_bare("tensors.py", "picked")
+    seen = watch("tensors.py", "picked", FLATOUT_SETTINGS=OFTEN)
+
+    assert seen.returncode == bare.returncode == 0, seen.stderr
+    assert seen.losses == bare.losses
+    (told,) = examine_run(seen.stored).picked_parts
+    assert told.location.line == line_of("tensors.py", "# PICKS")
+    assert (told.tensors, told.count, told.elements, told.picked) == (1.0, 200.0, 4 * 200 * 512, 4 * 200 * 512)
+    assert told.backward_ms > 0
+    (finding,) = [each for each in seen.json["findings"] if each["code"] == "CO522"]
+    assert finding["location"]["line"] == told.location.line
+
+
+def test_a_tensor_that_is_taken_apart_at_once_is_left_alone(watch: Watch) -> None:
+    seen = watch("tensors.py", "unbound", FLATOUT_SETTINGS=OFTEN)
+
+    assert examine_run(seen.stored).picked_parts == ()
+    assert "CO522" not in {finding["code"] for finding in seen.json["findings"]}

@@ -33,6 +33,7 @@ from flatout.diagnose.windows import (
     heavy_lines,
     needless_calls,
     op_costs,
+    picked_parts,
     picked_tables,
 )
 from flatout.diagnose.workers import (
@@ -140,6 +141,7 @@ def gather_evidence(run: StoredRun, ranks: Sequence[Rank], report: RunReport) ->
         holders=find_holders(run, ranks),
         float64_at=_float64_at(run, report, lines),
         picked_tables=picked_tables(ranks, report.phases),
+        picked_parts=picked_parts(ranks, report.phases),
         heavy_lines=heavy_lines(ranks),
         growing_calls=growing_calls(ranks, report.phases),
         interpreter=interpreter,

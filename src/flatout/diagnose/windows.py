@@ -21,7 +21,9 @@ from flatout.records.evidence import (
     Holder,
     NeedlessCall,
     OpCost,
+    PickedParts,
     PickedTable,
+    SubnormalInput,
 )
 from flatout.records.report import Location, PhaseShare
 from flatout.source.syntax.module import parse_text
@@ -179,12 +181,40 @@ def _table(found: Mapping[str, Any], scale: float) -> PickedTable | None:
     )
 
 
+def picked_parts(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tuple[PickedParts, ...]:
+    """Tensors of which parts are picked one by one, by the line that picks; the dearest first."""
+    windows = _windows(ranks)
+    seen: dict[tuple[str, int, str], list[tuple[Mapping[str, Any], float]]] = defaultdict(list)
+    for window in windows:
+        scale = _scale(window, phases, "backward")
+        for picks in window.get("picks", ()):
+            if picks.get("at"):
+                file, line, function = picks["at"]
+                seen[str(file), int(line), str(function)].append((picks, scale))
+    found = [
+        PickedParts(
+            location=Location(file, line),
+            function=function,
+            tensors=len(told_of) / len(windows),
+            count=_mean([float(picks["count"]) for picks, _ in told_of]),
+            elements=_mean([float(picks["elements"]) for picks, _ in told_of]),
+            picked=_mean([float(picks["picked"]) for picks, _ in told_of]),
+            backward_ms=sum(float(picks["backward_ms"]) * scale for picks, scale in told_of) / len(windows),
+        )
+        for (file, line, function), told_of in seen.items()
+    ]
+    return tuple(sorted(found, key=lambda picks: -picks.backward_ms))
+
+
 def heavy_lines(ranks: Sequence[Rank]) -> tuple[HeavyLine, ...]:
     """Lines with the heaviest operations of a mean step, the heaviest first."""
     windows = _windows(ranks)
     timed = {
         tuple(value["size"]): value["ms"] for rank in ranks for value in told(rank.recording, "sparse_product")
     }  # the kind of a product is its size
+    slow = {
+        _frozen(value["given"]): value["ms"] for rank in ranks for value in told(rank.recording, "subnormal_operation")
+    }
     seen: dict[tuple[str, int, str], list[Mapping[str, Any]]] = defaultdict(list)
     for window in windows:
         for line in window.get("operations", ()):
@@ -201,6 +231,9 @@ def heavy_lines(ranks: Sequence[Rank]) -> tuple[HeavyLine, ...]:
                 operations=operations / len(windows),
                 unread_share=sum(float(line["unread"]) for line in lines) / operations if operations else 0.0,
                 factors=tuple(_factors([factor for line in lines for factor in line["factors"]], len(windows), timed)),
+                subnormals=tuple(
+                    _subnormals([found for line in lines for found in line.get("subnormal", ())], len(windows), slow)
+                ),
             )
         )
     return tuple(sorted(found, key=lambda line: -line.operations))
@@ -216,6 +249,22 @@ def _factors(
     for size, densities in by_size.items():
         dense_ms, sparse_ms = timed.get(size, (None, None))
         yield EmptyFactor(size, _mean(densities), len(densities) / windows, dense_ms, sparse_ms)
+
+
+def _subnormals(
+    seen: Sequence[Mapping[str, Any]], windows: int, timed: Mapping[Any, Sequence[float]]
+) -> Iterator[SubnormalInput]:
+    by_operation: dict[Any, list[float]] = defaultdict(list)
+    for found in seen:
+        by_operation[_frozen(found["given"])].append(float(found["share"]))
+    for given, shares in by_operation.items():
+        slow_ms, quick_ms = timed.get(given, (None, None))
+        yield SubnormalInput(given[0], _mean(shares), len(shares) / windows, slow_ms, quick_ms)
+
+
+def _frozen(value: Any) -> Any:
+    """Lists as tuples: a key."""
+    return tuple(_frozen(each) for each in value) if isinstance(value, list | tuple) else value
 
 
 def _scale(window: Mapping[str, Any], phases: Mapping[str, PhaseShare], phase: str) -> float:

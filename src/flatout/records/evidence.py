@@ -297,6 +297,21 @@ class GrowingCalls:
 
 
 @dataclass(frozen=True, slots=True)
+class PickedParts:
+    """Tensors of which a line picks parts one by one, with a gradient of the whole tensor for each; of a step."""
+
+    location: Location
+    function: str
+    tensors: float
+    # Of one tensor: picks, its elements, and those of all picks.
+    count: float
+    elements: float
+    picked: float
+    # Of all of them, on the training thread.
+    backward_ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class PickedTable:
     """A large weight of which a step picks some rows, with a dense gradient, in which all others are zero."""
 
@@ -337,6 +352,21 @@ class EmptyFactor:
 
 
 @dataclass(frozen=True, slots=True)
+class SubnormalInput:
+    """Something that an operation multiplies, with numbers too small for a processor's quick path. One line's."""
+
+    shape: tuple[int, ...]
+    # Which part of its values are such numbers.
+    share: float
+    # Operations in a step.
+    uses: float
+    # Milliseconds that one takes with these numbers and with zeros in their place, forward and backward, as timed when
+    # the run had ended; None: not timed.
+    slow_ms: float | None = None
+    quick_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class HeavyLine:
     """A line of a step that has some of its heaviest operations. Operations are multiplications."""
 
@@ -346,6 +376,7 @@ class HeavyLine:
     # The part of them that makes results with a gradient of zero: the loss does not read these.
     unread_share: float
     factors: tuple[EmptyFactor, ...] = ()
+    subnormals: tuple[SubnormalInput, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,6 +498,7 @@ class Evidence:
     float64_at: Location | None = None
     # From the windows: large weights of which a step picks some rows, the largest first.
     picked_tables: tuple[PickedTable, ...] = ()
+    picked_parts: tuple[PickedParts, ...] = ()
     # From the windows: lines with the heaviest operations, the heaviest first. Only what the host computes is read.
     heavy_lines: tuple[HeavyLine, ...] = ()
     # Likewise: modules that are called again and again with an input that grows, the dearest first.

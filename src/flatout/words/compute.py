@@ -91,7 +91,8 @@ PROBLEMS = {
         "`detach()`。每一步都算出这些梯度，却没有人读取。",
         "如果模块之前没有什么需要梯度，就在 `torch.no_grad()` 下调用它；如果梯度必须穿过它，"
         "就在训练前关掉它权重的梯度：`teacher.requires_grad_(False)`。梯度算完又被清掉的地方，对模块的结果用 detach："
-        "`critic(generator(z).detach())`。",
+        "`critic(generator(z).detach())`。只要输入的梯度时（对抗攻击、Langevin 采样），用 "
+        "`(slope,) = torch.autograd.grad(loss, x)` 代替 `loss.backward()`。",
     ),
     "CO515": ProblemWords(
         Words("Several backward passes over one graph", "在同一张图上做了多次反向"),
@@ -137,6 +138,20 @@ PROBLEMS = {
         "RNN 传递隐藏状态，每次只给新的元素：`out, state = rnn(new, state)`；带因果掩码的注意力缓存已算过的 key 和 "
         "value。如果循环之前所有元素都已知（teacher forcing），用因果掩码（或 RNN）调用一次就得到所有位置的结果。"
         "模型需要向后看（没有因果掩码、双向 RNN）时，这样做是必要的。",
+    ),
+    "CO521": ProblemWords(
+        Words("Numbers so small that the processor computes them slowly", "数值太小，处理器算得很慢"),
+        "不断衰减、却从不置零的值：指数衰减的轨迹、声音的尾部、窗函数、被正则项压小的权重。float32 小于 1e-38 时以"
+        "非规格化数保存，许多处理器遇到它就离开快速路径，一次乘法要花十倍到百倍的时间。GPU 没有这个问题。",
+        "在脚本开头、torch 做任何计算之前调用 `torch.set_flush_denormal(True)`，这样的数一出现就成为零；"
+        "或者在衰减的地方置零：`trace[trace < 1e-20] = 0`。损失除舍入外相同。",
+    ),
+    "CO522": ProblemWords(
+        Words("Parts of a tensor are picked one by one", "逐个取出张量的一部分"),
+        "循环里对需要梯度的张量取 `x[:, t]`：每次取出在反向时都会生成一个和整个 `x` 一样大、几乎全为零的梯度，再逐个相加。"
+        "400 个位置就要填写 400 遍、再读和加 400 遍 `x` 那么大的内存。",
+        "在循环之前一次拆开：`for part in x.unbind(1):`，或者 `x.split(...)`、`x.chunk(...)`，反向时所有部分的梯度一次"
+        "拼好。能用 `torch.nn.RNN`、卷积或累积和代替的循环，收益更大。损失不变。",
     ),
 }
 TABLE = titles(PROBLEMS) | {
@@ -366,6 +381,16 @@ TABLE = titles(PROBLEMS) | {
         "detach the result of {line}, or compute it under torch.no_grad(): its gradients are not used there",
         "对 {line} 的结果用 .detach()，或在 torch.no_grad() 下计算：那里的梯度没有用处",
     ),
+    "co514.cause_for_input": Words(
+        "the backward at {line} is for the gradient of an input; those of the weights, which it computes as well, are"
+        " cleared before the optimizer steps: what makes them takes {ms:.3g} of each {step_ms:.3g} ms step",
+        "{line} 的反向是为了得到输入的梯度；它同时算出的权重梯度在优化器更新之前就被清掉了：计算它们的运算在每步"
+        " {step_ms:.3g} ms 中占 {ms:.3g} ms",
+    ),
+    "co514.change_for_input": Words(
+        "ask for the input's gradient alone at {line}: (slope,) = torch.autograd.grad(loss, x)",
+        "在 {line} 只求输入的梯度：(slope,) = torch.autograd.grad(loss, x)",
+    ),
     # CO515
     "co515.cause": Words(
         "{passes:.3g} backward passes a step go again over parts of the graph that an earlier one has gone over:"
@@ -449,5 +474,28 @@ TABLE = titles(PROBLEMS) | {
         "all elements are known before the first call: call {module} once, with a causal mask if it has attention, and"
         " take the results of all positions",
         "所有元素在第一次调用之前就已知：只调用一次 {module}（有注意力时加因果掩码），取所有位置的结果",
+    ),
+    # CO521
+    "co521.cause": Words(
+        "{share:.2%} of the values that {line} computes with are so small that this processor computes them slowly;"
+        " with zeros in their place, as timed here, the same operations take {ms:.3g} of each {step_ms:.3g} ms step"
+        " less",
+        "{line} 所用的值有 {share:.2%} 太小，本机处理器算得很慢；按在本机的计时，把它们换成零，同样的运算可从每步"
+        " {step_ms:.3g} ms 中省去 {ms:.3g} ms",
+    ),
+    "co521.change": Words(
+        "torch.set_flush_denormal(True) at the start of the script, or set such values to zero where they fade",
+        "在脚本开头调用 torch.set_flush_denormal(True)，或在数值衰减的地方把它们置零",
+    ),
+    # CO522
+    "co522.cause": Words(
+        "{picks:.3g} parts of one tensor are picked one by one at {line}, and backward fills a tensor of its size for"
+        " each: {ms:.3g} of each {step_ms:.3g} ms step",
+        "{line} 从一个张量逐个取出 {picks:.3g} 个部分，反向时每个都要填满同样大小的张量：每步 {step_ms:.3g} ms 中占"
+        " {ms:.3g} ms",
+    ),
+    "co522.change": Words(
+        "take the tensor apart once before the loop at {line}, with unbind(), split() or chunk()",
+        "在 {line} 的循环之前用 unbind()、split() 或 chunk() 把张量一次拆开",
     ),
 }

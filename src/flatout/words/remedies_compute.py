@@ -45,6 +45,12 @@ TABLE: dict[str, Words] = {
     ),
     "fp16.overflows": Words("{skipped:.0f} of {steps} steps overflowed", "{steps} 步中有 {skipped:.0f} 步溢出"),
     "fp16.sees_scaled": Words("{call} would see scaled gradients", "{call} 会看到缩放后的梯度"),
+    "flush_denormal.none_seen": Words(
+        "no subnormal numbers were seen in what the training computes with", "没有看到训练用到非规格化数"
+    ),
+    "flush_denormal.unsupported": Words(
+        "this processor cannot take subnormal numbers for zero", "这个处理器不能把非规格化数当作零"
+    ),
     "tf32.no_products": Words(
         "no float32 products were seen that tensor cores would speed up",
         "没有看到张量核心能加速的 float32 矩阵乘法",

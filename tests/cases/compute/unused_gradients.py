@@ -25,6 +25,11 @@ CASES = (
         found=True,
     ),
     Case(
+        "finds it when a pass is for an input alone",
+        run(needless_calls=(replace(_DROPPED, module="", flows_through=True),)),
+        found=True,
+    ),
+    Case(
         "quiet when hardly anything is cleared",
         run(needless_calls=(replace(_DROPPED, backward_ms=0.01),)),
         found=False,

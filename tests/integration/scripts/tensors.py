@@ -2,7 +2,9 @@
 
 "wide" in float64, "narrow" in float32 with only its loss in float64; "dense" with a large table of which a batch picks
 a few rows, "sparse" the same with sparse gradients; "masked" with a loss that reads an eighth of the results, "read"
-with one that reads them all; "graph" with an adjacency that is nearly empty. The second word is the device.
+with one that reads them all; "graph" with an adjacency that is nearly empty; "fading" with an input of which half is
+nearly zero; "picked" with a loop that picks each of 200 parts of a result, "unbound" with one that takes it apart at
+once. The second word is the device.
 """
 
 from __future__ import annotations
@@ -41,6 +43,20 @@ class Convolving(nn.Module):
         return self.adjacency @ nodes  # GRAPH
 
 
+class Looping(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(16, 512)
+
+    def forward(self, rows: torch.Tensor) -> Any:
+        whole = self.layer(rows)
+        parts = whole.unbind(1) if KIND == "unbound" else (whole[:, t] for t in range(rows.shape[1]))  # PICKS
+        state = torch.zeros(1)
+        for part in parts:
+            state = 0.9 * state + part.tanh()
+        return state
+
+
 def make() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     """The model, its input and its target."""
     inputs = torch.randn(256, 512)
@@ -49,10 +65,14 @@ def make() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     if KIND == "graph":
         inputs = torch.randn(1500, 64)
         return Convolving(1500), inputs, inputs
+    if KIND in ("picked", "unbound"):
+        return Looping(), torch.randn(4, 200, 16), inputs[:4]
     model = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512))
     if KIND == "wide":
         model = model.double()  # WIDE
         inputs = inputs.to(torch.float64)
+    if KIND == "fading":
+        return model, torch.cat([inputs[:, :256], inputs[:, 256:] * 1e-40], 1), inputs
     return model, inputs, inputs
 
 

@@ -4,6 +4,10 @@ In the critic's step of a GAN, `critic(generator(z))` without `detach`: backward
 gradients are cleared before they are used. An autograd node works in vain if all weights that it leads to get such
 gradients. Weights count by the optimizer that has them.
 
+A pass may be for its input alone: an attack on an image, a sample that is moved along the gradient of an energy. Its
+leaf is no weight. If the gradients of all weights that it reaches are cleared before they are used, what the nodes
+take for them is in vain, and the gradients go on through them.
+
 Gradients that are dropped are often there to be read (surgery on gradients, Fisher information). So nothing is said
 unless other gradients of the same pass were used before these were cleared, nobody holds on to them, and neither the
 weights nor what their optimizer finds were changed by hand. No tensor is kept: only ids, versions and weak references.
@@ -42,6 +46,7 @@ class _Pass:
     unclear: int = 0
     # What nodes that use a weight themselves lead to, by the weight's optimizer.
     through: dict[int, int] = field(default_factory=dict)
+    for_input: Call | None = None  # nodes that compute gradients of weights, in a pass that leads to an input as well
 
     def is_dropped(self, owner: int) -> bool:
         return 0 < self.dropped.get(owner, 0) == self.reached[owner] and not owner & (self.used | self.unclear)
@@ -52,6 +57,11 @@ class _Pass:
             self.dropped[owner] = self.dropped.get(owner, 0) + 1
         else:
             self.unclear |= owner
+
+    def is_for_input(self, trained: int) -> bool:
+        """Are the gradients of all its weights dropped, and has each of these been trained otherwise?"""
+        owners = [owner for owner in self.reached if owner != _OTHER]
+        return bool(owners) and all(owner & trained and self.is_dropped(owner) for owner in owners)
 
 
 # To whose weights a node leads, and the elements of each; None if these are many.
@@ -81,10 +91,11 @@ class _Alone:
 
 
 class Drops:
-    """Those of one step. With a single optimizer there is nothing to tell."""
+    """Those of one step. With a single optimizer there is nothing to tell, but for passes that lead to an input."""
 
-    def __init__(self, optimizers: Sequence[Any]) -> None:
+    def __init__(self, torch: Any, optimizers: Sequence[Any]) -> None:
         """`optimizers` as weak references."""
+        self._parameter = torch.nn.Parameter
         # Weak references with the bit of each: an id alone may be another's by and by.
         self._bits: list[tuple[Any, int]] = []
         self._owners: dict[int, tuple[Any, int]] = {}
@@ -99,9 +110,15 @@ class Drops:
         self._is_in_pass = False
         self._by_hand = 0  # optimizers that found gradients which no pass made
         living = [optimizer for reference in optimizers if (optimizer := reference()) is not None]
+        self._has_input = False  # the pass under way leads to one
+        # Of one optimizer, until a pass leads to an input: it, its weights, and the ends of the graph that were met.
+        self._single: tuple[Any, frozenset[int]] | None = None
+        self._ends: list[Any] = []
         self.is_on = 1 < len(living) <= _MOST_OPTIMIZERS
         if self.is_on:
             self._begin(living)
+        elif len(living) == 1:
+            self._single = weakref.ref(living[0]), frozenset(map(id, _weights_of(living[0])))
 
     def _begin(self, optimizers: list[Any]) -> None:
         for place, optimizer in enumerate(optimizers):
@@ -116,6 +133,7 @@ class Drops:
     def _stop(self) -> None:
         """This step is none that could be judged."""
         self.is_on = False
+        self._single = None
         self._leaves.clear()
         self._alone.clear()
         self.forget_met()
@@ -123,6 +141,8 @@ class Drops:
     def forget_met(self) -> None:
         self._met.clear()
         self._reached.clear()
+        self._ends.clear()
+        self._has_input = False
 
     # The graph of a pass.
 
@@ -135,6 +155,8 @@ class Drops:
 
     def meet(self, node: Any) -> None:
         """A node at the end of the graph, which adds to the gradient of a weight."""
+        if self._single is not None:
+            self._wait_for_input(node, *self._single)
         if not self.is_on:
             return
         weight = getattr(node, "variable", None)
@@ -144,19 +166,35 @@ class Drops:
         reference, owner = self._owners.get(id(weight), (nothing, _OTHER))
         if reference() is not weight:
             reference, owner = weakref.ref(weight), _OTHER
+            self._has_input |= not isinstance(weight, self._parameter)
         self._met[node] = owner, (weight.numel(),)
         self._reached.append((reference, owner))
 
+    def _wait_for_input(self, node: Any, optimizer: Any, own: frozenset[int]) -> None:
+        """With a single optimizer nothing is noted before a pass leads to an input."""
+        weight = getattr(node, "variable", None)
+        if weight is None or id(weight) in own or isinstance(weight, self._parameter):
+            self._ends.append(node)
+            return
+        self._single = None
+        living = optimizer()
+        if living is not None:
+            self.is_on = True
+            self._begin([living])
+            ends, self._ends = self._ends, []
+            for end in ends:
+                self.meet(end)
+
     def find(
-        self, nodes: Sequence[tuple[int, Any]], spans: Sequence[Call], maker_of: Callable[[int], Key]
+        self, nodes: Sequence[tuple[int, Any]], spans: Sequence[Call], maker_of: Callable[[int], Key], caller: Key
     ) -> Mapping[int, Call]:
         """By the number of each node that may turn out to work in vain, what it is part of.
 
-        `nodes`: the last made first. `spans`: the calls of modules that have ended.
+        `nodes`: the last made first. `spans`: the calls of modules that have ended. `caller`: the line of the pass.
         """
         if not self.is_on:
             return {}
-        now = _Pass()
+        now = _Pass(used=_OTHER if self._has_input else 0)
         self._passes.append(now)
         self._is_in_pass = True
         met, self._met = self._met, {}
@@ -165,6 +203,9 @@ class Drops:
             whole |= owner
         if not whole & (whole - 1):
             return {}  # all of it for one optimizer
+        if self._has_input:
+            now.for_input = Call(caller, "", True, DROPPED, passes=1, flows_through=True)
+            return {number: now.for_input for number in _with_weights(nodes, met)}
         reaches = _reaches(nodes, met, now.through)
         # A weight that is used on the way to others is not what a `detach` could spare (a critic, for its generator).
         spared = sum(owner for owner, through in now.through.items() if not through & _OTHER and through != whole)
@@ -227,8 +268,11 @@ class Drops:
         trained = 0
         for seen in self._passes:
             trained |= seen.used
-        judged = {id(seen): _spared(seen, trained & ~self._by_hand) for seen in self._passes}
-        return [alone.call for alone in self._alone if alone.call.nodes and not alone.reach & ~judged[id(alone.of)]]
+        trained &= ~self._by_hand
+        judged = {id(seen): _spared(seen, trained) for seen in self._passes}
+        alone = [alone.call for alone in self._alone if not alone.reach & ~judged[id(alone.of)]]
+        inner = [seen.for_input for seen in self._passes if seen.for_input is not None and seen.is_for_input(trained)]
+        return [call for call in (*alone, *inner) if call.nodes]
 
     def _note(self, reference: Any, owner: int, now: _Pass) -> bool:
         """The gradient of this weight holds what the pass has added. Is there any?"""
@@ -314,6 +358,20 @@ def _reaches(
             for owner in _parts(_used_in_another_form(edges, reach, known, met)):
                 through[owner] = through.get(owner, 0) | reach | _OTHER
     return found
+
+
+def _with_weights(nodes: Sequence[tuple[int, Any]], met: Mapping[Any, _End]) -> Iterator[int]:
+    """Nodes that compute gradients of weights: those that lead to weights alone, in one of their branches at least."""
+    known = {node: reach for node, (reach, _) in met.items()}
+    for number, node in reversed(nodes):
+        # One that is not known was made in another thread.
+        ends = [known.get(after, _OTHER) for after, _ in node.next_functions if after is not None]
+        reach = 0
+        for end in ends:
+            reach |= end
+        known[node] = reach
+        if any(end and not end & _OTHER for end in ends):
+            yield number
 
 
 def _used_in_another_form(edges: Any, reach: int, known: Mapping[Any, _End], met: Mapping[Any, _End]) -> int:

@@ -1,7 +1,7 @@
 """The heaviest operations of a sampled step: how much of what they multiply is zero, and of what they give is unread.
 
 A row of a result whose gradient is zero has no effect on the loss. Only host memory is read, and only a sample of it.
-No tensor is kept.
+No tensor of the script is kept.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from ..graph import saved_tensor
 from .link_calls import Key
+from .link_subnormal import Subnormal, find_subnormal
 
 # So many operations are looked at in a pass, the heaviest first; what they read is a sample of this size.
 _MOST = 16
@@ -55,6 +56,7 @@ class Operation:
     is_chosen: bool
     unread: float | None = None  # share of its rows whose gradient is zero
     factor: Factor | None = None
+    subnormal: Subnormal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class Operations:
             channels_at = 1 if node.name() == _CONVOLUTION else -1
             operation = Operation(maker_of(number), operations, channels_at, is_chosen)
             operation.factor = self._constant_factor(node)
+            operation.subnormal = find_subnormal(self._torch, node, self._is_readable)
             looked_at.append((node, operation))
             self.seen.append(operation)
         return looked_at

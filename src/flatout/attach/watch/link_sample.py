@@ -25,6 +25,7 @@ from .link_calls import NOWHERE, Call, Key, ModuleCalls
 from .link_drops import Drops
 from .link_forward import LONG_S, NODE_EVENTS, TOO_DEAR, ForwardLines, LostTime
 from .link_growing import Series
+from .link_picks import PickedParts, Picks
 from .link_products import Operation, Operations
 
 _LAST_NUMBER = 1 << 63  # parameters have a higher one: they are no operation of a line
@@ -154,9 +155,9 @@ class LinkSample:
 
 
 # The line that made a node, the needless call of a module within which it did, whether it has run before, the weight
-# that it picks rows from, what it is part of if its gradients may turn out to be dropped, and the calls with growing
-# inputs that it is of.
-_Whose = tuple[Key, Call | None, bool, "Table | None", Call | None, Series | None]
+# that it picks rows from, what it is part of if its gradients may turn out to be dropped, the calls with growing inputs
+# that it is of, and the tensor that it picks a part of.
+_Whose = tuple[Key, Call | None, bool, "Table | None", Call | None, Series | None, Picks | None]
 
 
 class BackwardNodes:
@@ -182,6 +183,7 @@ class BackwardNodes:
         self._seconds: dict[_Whose, float] = {}
         self.passes = BackwardPasses()
         self.tables = Tables()
+        self.picks = PickedParts()
         self.drops = drops
         # Of the pass that is under way: the line that called it, its nodes, and some of the weights it reaches.
         self._called_at = NOWHERE
@@ -218,7 +220,8 @@ class BackwardNodes:
         before: _Whose | None = None
         calls: set[Call] = set()
         tables = self.tables.find(nodes, made.maker_of)
-        alone = self.drops.find(nodes, made.calls.spans, made.maker_of)
+        picks = self.picks.find(nodes, made.maker_of)
+        alone = self.drops.find(nodes, made.calls.spans, made.maker_of, made.key)
         growing = made.calls.growing
         growing.settle()
         for number, node in nodes:
@@ -233,7 +236,7 @@ class BackwardNodes:
             if series is not None:
                 series.nodes += 1
             is_again = key != NOWHERE and self.passes.was_run(number)
-            whose = key, call, is_again, tables.get(number), dropped, series
+            whose = key, call, is_again, tables.get(number), dropped, series, picks.get(number)
             if whose != before:
                 before = whose
                 self._handles.append(node.register_prehook(functools.partial(self._enter, before)))
@@ -320,12 +323,14 @@ class BackwardNodes:
         for whose, since in self._running.values():
             self._add(whose, now - since)
         again_s = 0.0
-        for (key, call, is_again, table, dropped, series), seconds in self._seconds.items():
+        for (key, call, is_again, table, dropped, series, picks), seconds in self._seconds.items():
             lines[key].backward_s += seconds
             if dropped is not None:
                 dropped.backward_s += seconds
             if table is not None:
                 table.backward_s += seconds
+            if picks is not None:
+                picks.backward_s += seconds
             if call is not None:
                 call.backward_s += seconds
             if series is not None:

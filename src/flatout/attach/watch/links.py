@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .link_calls import Call, Key
     from .link_products import Factor, Operation
     from .link_sample import Again, LineTotals, LinkSample
+    from .link_subnormal import Given, Subnormal
 
 
 _BUDGET = 0.005  # of the run's time so far, for all windows together
@@ -42,7 +43,7 @@ _FIXED_S, _NODE_S = 0.004, 0.000025
 _MOST_NODES = 50_000
 _MOST_LINES = 200  # that are written down, the dearest first
 _SPARSE = 0.1  # of a factor's values are not zero: the most of which a sparse product gains (measured: from 0.08 down)
-_MOST_TIMED = 2  # of such products, when the process ends
+_MOST_TIMED = 2  # of such products, and of those with subnormal numbers, when the process ends
 
 
 class _Turns:
@@ -97,6 +98,7 @@ class LinkWatch(Watcher):
         self._weights: dict[int, Any] = {}  # that no optimizer has, as they were in earlier windows
         self._event_s = 0.0
         self._sparse: set[Factor] = set()  # nearly empty factors of products that were seen
+        self._subnormal: dict[Given, Subnormal] = {}  # of the last window that saw some
         self._off = self._sequence is None
         self._why = "unknown_torch" if self._off else ""
 
@@ -161,7 +163,7 @@ class LinkWatch(Watcher):
         self._event_s = self._event_s or time_of_event()
         allowed_s = self._budget * _run_s(now) - self._cost_s
         calls = ModuleCalls(self._torch, lambda: _held_weights(self._context.optimizers), self._weights)
-        drops = Drops(self._context.optimizers)
+        drops = Drops(self._torch, self._context.optimizers)
         self._sample = LinkSample(self._torch, self._tracer, index + 1, allowed_s, self._event_s, calls, drops)
         self._tracer.window = self._sample
         self._pay(clock() - begun)
@@ -244,6 +246,7 @@ class LinkWatch(Watcher):
     def _write(self, sample: LinkSample) -> None:
         from .link_growing import describe_series
         from .link_holders import describe_holders
+        from .link_picks import describe_picks
         from .link_sample import describe_tables
 
         context = self._context
@@ -262,6 +265,9 @@ class LinkWatch(Watcher):
                 {"at": _place(sample, series.key), **describe_series(series)}
                 for series in sample.forward.calls.growing.finish()
             ],
+            "picks": [
+                {"at": _place(sample, picks.key), **describe_picks(picks)} for picks in sample.backward.picks.seen
+            ],
             "again": [_describe_again(sample, key, again) for key, again in sample.backward.passes.again.items()],
             "operations": _describe_operations(sample),
             "holders": describe_holders(sample.forward.holders, self._lists, sample.index),
@@ -274,6 +280,7 @@ class LinkWatch(Watcher):
         for operation in sample.backward.operations.seen:
             if operation.factor is not None and operation.factor.density <= _SPARSE:
                 self._sparse.add(operation.factor)
+        self._keep_subnormal(sample.backward.operations.seen)
 
     def _stop(self, why: str) -> None:
         """No more windows, and nothing left behind."""
@@ -296,6 +303,7 @@ class LinkWatch(Watcher):
 
     def at_finish(self) -> None:
         self._time_sparse()
+        self._time_subnormal()
         if not self._taken:
             self._output().text("window_missing", {"why": self._why or self._why_never() or "run_too_short"})
 
@@ -317,12 +325,32 @@ class LinkWatch(Watcher):
                 }
                 self._output().text("sparse_product", value)
 
+    def _keep_subnormal(self, operations: Sequence[Operation]) -> None:
+        seen = {found.given: found for operation in operations if (found := operation.subnormal) is not None}
+        if seen:
+            dearest = sorted(seen.values(), key=lambda each: each.share * each.work, reverse=True)
+            self._subnormal = {each.given: each for each in dearest[:_MOST_TIMED]}
+
+    def _time_subnormal(self) -> None:
+        for subnormal in self._subnormal.values():
+            from .link_subnormal import describe_given, time_subnormal
+
+            try:
+                took_ms = time_subnormal(self._torch, subnormal)
+            except Exception:
+                return  # too little memory, say
+            if took_ms is not None:
+                value = {"given": describe_given(subnormal.given), "ms": [round(ms, 4) for ms in took_ms]}
+                self._output().text("subnormal_operation", value)
+
 
 def _describe_operations(sample: LinkSample) -> list[dict[str, object]]:
     """The heaviest operations by line: multiplications, those for rows that nobody reads, and nearly empty factors."""
     by_line: dict[Key, list[Operation]] = {}
     for operation in sample.backward.operations.seen:
         by_line.setdefault(operation.key, []).append(operation)
+    from .link_subnormal import describe_given
+
     told: list[dict[str, object]] = []
     for key, operations in by_line.items():
         known = [operation for operation in operations if operation.unread is not None]
@@ -335,6 +363,11 @@ def _describe_operations(sample: LinkSample) -> list[dict[str, object]]:
                     {"size": factor.size, "density": round(factor.density, 6)}
                     for operation in operations
                     if (factor := operation.factor) is not None and factor.density <= _SPARSE
+                ],
+                "subnormal": [
+                    {"given": describe_given(found.given), "share": round(found.share, 6)}
+                    for operation in operations
+                    if (found := operation.subnormal) is not None
                 ],
             }
         )

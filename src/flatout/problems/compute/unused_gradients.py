@@ -10,11 +10,13 @@ Why the GPU idles: it does not; it computes gradients that are thrown away, and 
 How it shows in a run: in a window over a few steps, a module whose weights require gradients makes nodes that backward
 runs. No optimizer has these weights, and nothing else changes them by their gradients. Or one has them, but in this
 pass it is another optimizer's gradients that are used: those of the module are set to None or zero after that, before
-their own optimizer steps, and these nodes lead to nothing else.
+their own optimizer steps, and these nodes lead to nothing else. Or a pass leads to an input that requires a gradient,
+and the gradients of all weights that it makes on the way are cleared.
 
 The fix: if nothing before the module needs a gradient, call it under `torch.no_grad()`. If gradients have to go through
 it, switch off those of its weights once, before training: `teacher.requires_grad_(False)`. Where gradients are dropped,
-detach what the module returns: `critic(generator(z).detach())`.
+detach what the module returns: `critic(generator(z).detach())`. For an input alone (an adversarial attack, Langevin
+steps) ask for its gradient only: `(slope,) = torch.autograd.grad(loss, x)` instead of `loss.backward()`.
 
 What to expect: under `no_grad`, or detached, all of its backward. With `requires_grad_(False)` up to half of it, as
 gradients still go through. Losses and trained weights stay the same; memory is freed as well.
@@ -38,6 +40,8 @@ CODE = "CO514"
 # Of the backward of a module, what its weights' gradients take where gradients go on through it: a matrix product or a
 # convolution needs as many operations for the weights as for the input; activations and norms need none for weights.
 _WEIGHTS, _ALL = (0.2, 0.4, 0.5), (1.0, 1.0, 1.0)
+# The same where only operations that have weights were counted.
+_OF_PRODUCTS = (0.3, 0.5, 0.6)
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -49,7 +53,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     for calls in groups.values():
         through = any(call.flows_through for call in calls)
         backward_ms = sum(call.backward_ms for call in calls)
-        parts = _WEIGHTS if through else _ALL
+        parts = _ALL if not through else _OF_PRODUCTS if calls[0].kind == "dropped" else _WEIGHTS
         if parts[1] * backward_ms < WORTH * run.step_ms:
             continue
         worst = calls[0]
@@ -61,20 +65,22 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
                 "backward_ms_per_step": round(backward_ms, 3),
                 "gradients_go_through": int(through),
             },
-            cause=_cause(worst, backward_ms, run.step_ms),
+            cause=_cause(worst, backward_ms, run.step_ms, through),
             change=_change(worst, through),
             edits=Edits.between(spare_passes(run, 0.0, part * backward_ms) for part in parts),
         )
 
 
-def _cause(call: NeedlessCall, backward_ms: float, step_ms: float) -> Message:
+def _cause(call: NeedlessCall, backward_ms: float, step_ms: float, through: bool) -> Message:
     line = place_name(call.location)
     if call.kind == "dropped":
-        return message("co514.cause_dropped", line=line, ms=backward_ms, step_ms=step_ms)
+        name = "co514.cause_for_input" if through else "co514.cause_dropped"
+        return message(name, line=line, ms=backward_ms, step_ms=step_ms)
     return message("co514.cause", module=call.module, line=line, ms=backward_ms, step_ms=step_ms)
 
 
 def _change(call: NeedlessCall, through: bool) -> Message:
     if call.kind == "dropped":
-        return message("co514.change_dropped", line=place_name(call.location))
+        name = "co514.change_for_input" if through else "co514.change_dropped"
+        return message(name, line=place_name(call.location))
     return message("co514.change_through" if through else "co514.change_whole", module=call.module)

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from flatout.attach.tracer import Tracer
-from flatout.attach.watch.link_calls import ModuleCalls
+from flatout.attach.watch.link_calls import Call, ModuleCalls
 from flatout.attach.watch.link_drops import Drops
 from flatout.attach.watch.link_sample import LinkSample
 
@@ -52,7 +52,7 @@ class Players:
         optimizers = [weakref.ref(one) for one in (self.of_generator, self.of_critic, *self.more)]
         calls = ModuleCalls(torch, dict, {})
         tracer = Tracer(lambda codes, moments: None)
-        sample = self.sample = LinkSample(torch, tracer, 1, 10.0, 0.0, calls, Drops(optimizers))
+        sample = self.sample = LinkSample(torch, tracer, 1, 10.0, 0.0, calls, Drops(torch, optimizers))
         sample.begin()
         step(self)
         self.sample = None
@@ -287,7 +287,7 @@ def test_nor_are_weights_that_are_normed_and_classes() -> None:
 
 def test_no_weight_gradient_or_graph_is_kept() -> None:
     players = Players()
-    drops = Drops([weakref.ref(players.of_generator), weakref.ref(players.of_critic)])
+    drops = Drops(torch, [weakref.ref(players.of_generator), weakref.ref(players.of_critic)])
     assert drops.is_on
     loss = players.critic(players.fake()).mean()
     node = loss.grad_fn
@@ -295,7 +295,7 @@ def test_no_weight_gradient_or_graph_is_kept() -> None:
     for following, _ in node.next_functions[0][0].next_functions:
         if following is not None and following.name().endswith("AccumulateGrad"):
             drops.meet(following)
-    drops.find([], [], lambda number: (1, 1, False))
+    drops.find([], [], lambda number: (1, 1, False), (1, 1, False))
     loss.backward()
     drops.end_pass()
     known = [weakref.ref(thing) for weight in players.critic.parameters() for thing in (weight, weight.grad)]
@@ -310,4 +310,116 @@ def test_no_weight_gradient_or_graph_is_kept() -> None:
 def test_one_optimizer_has_nothing_to_tell() -> None:
     players = Players()
 
-    assert not Drops([weakref.ref(players.of_generator)]).is_on
+    assert not Drops(torch, [weakref.ref(players.of_generator)]).is_on
+
+
+class Attacked:
+    """One model, one optimizer, and passes for the input alone before it is trained."""
+
+    def __init__(self, optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.SGD) -> None:
+        self.model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 1, bias=False))
+        self.optimizer = optimizer(self.model.parameters(), lr=0.01)
+        self.sample: LinkSample | None = None
+
+    def look(self, step: Callable[[Attacked], None]) -> list[Call]:
+        step(self)
+        drops = Drops(torch, [weakref.ref(self.optimizer)])
+        tracer = Tracer(lambda codes, moments: None)
+        sample = self.sample = LinkSample(torch, tracer, 1, 10.0, 0.0, ModuleCalls(torch, dict, {}), drops)
+        sample.begin()
+        step(self)
+        self.sample = None
+        sample.end()
+        assert not sample.why_not
+        return drops.finish()
+
+    def backward(self, loss: torch.Tensor) -> None:
+        if self.sample is not None:
+            self.sample.backward_begins(loss, False, False)
+        loss.backward()
+        if self.sample is not None:
+            self.sample.backward_ends()
+
+    def attack(self, times: int = 2) -> torch.Tensor:
+        moved = torch.randn(2, 4)
+        for _ in range(times):
+            moved.requires_grad_(True)
+            self.backward(self.model(moved).mean())
+            assert moved.grad is not None
+            moved = moved.detach() + moved.grad.sign()
+        return moved
+
+    def train(self, loss: torch.Tensor) -> None:
+        self.backward(loss)
+        if self.sample is not None:
+            self.sample.optimizer_begins(self.optimizer)
+        self.optimizer.step()
+        if self.sample is not None:
+            self.sample.optimizer_ends()
+
+
+def attacked_first(players: Attacked) -> None:
+    moved = players.attack()
+    players.optimizer.zero_grad()
+    players.train(players.model(moved).mean())
+
+
+def attacked_and_set_to_zero(players: Attacked) -> None:
+    moved = players.attack()
+    players.optimizer.zero_grad(set_to_none=False)
+    players.train(players.model(moved).mean())
+
+
+@pytest.mark.parametrize("step", [attacked_first, attacked_and_set_to_zero])
+def test_passes_for_an_input_alone_make_gradients_of_weights_in_vain(step: Callable[[Attacked], None]) -> None:
+    calls = Attacked().look(step)
+
+    # The products with a weight, the norm, and the weight that is turned over: not the mean. In two passes.
+    assert len(calls) == 2
+    assert {(call.kind, call.module, call.flows_through) for call in calls} == {("dropped", "", True)}
+    assert all(3 <= call.nodes <= 6 and call.backward_s > 0 for call in calls)
+
+
+def gradients_of_both_are_used(players: Attacked) -> None:
+    players.optimizer.zero_grad()
+    players.attack(times=1)
+    players.train(players.model(torch.randn(2, 4)).mean())
+
+
+def an_input_that_wants_a_gradient(players: Attacked) -> None:
+    players.optimizer.zero_grad()
+    players.train(players.model(torch.randn(2, 4, requires_grad=True)).mean())
+
+
+def never_trained_otherwise(players: Attacked) -> None:
+    players.attack()
+    players.optimizer.zero_grad()
+    players.backward(players.model(torch.randn(2, 4)).mean())
+
+
+def kept_by_the_script(players: Attacked) -> None:
+    moved = players.attack(times=1)
+    kept = [weight.grad for weight in players.model.parameters()]
+    players.optimizer.zero_grad()
+    players.train(players.model(moved).mean())
+    del kept
+
+
+def without_an_input(players: Attacked) -> None:
+    players.backward(players.model(torch.randn(2, 4)).mean())
+    players.optimizer.zero_grad()
+    players.train(players.model(torch.randn(2, 4)).mean())
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        gradients_of_both_are_used,
+        an_input_that_wants_a_gradient,
+        never_trained_otherwise,
+        kept_by_the_script,
+        without_an_input,
+    ],
+)
+def test_other_passes_over_a_single_model_are_left_alone(step: Callable[[Attacked], None]) -> None:
+    assert Attacked().look(step) == []

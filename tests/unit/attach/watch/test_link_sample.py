@@ -47,7 +47,7 @@ class Model(nn.Module):
 
 def make_sample(limit_s: float = 10.0) -> tuple[LinkSample, Tracer]:
     tracer = Tracer(lambda codes, moments: None)
-    return LinkSample(torch, tracer, 1, limit_s, 0.0, ModuleCalls(torch, dict, {}), Drops([])), tracer
+    return LinkSample(torch, tracer, 1, limit_s, 0.0, ModuleCalls(torch, dict, {}), Drops(torch, [])), tracer
 
 
 def backward(sample: LinkSample, loss: torch.Tensor, **more: Any) -> None:

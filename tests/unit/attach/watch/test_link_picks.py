@@ -1,0 +1,66 @@
+"""Parts that are picked one by one from a tensor that requires a gradient, and others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from flatout.attach.watch.link_picks import PickedParts, Picks
+
+_STEPS, _WIDTH = 40, 4096
+
+
+def look(made: torch.Tensor) -> list[Picks]:
+    """As a window does, over one backward pass."""
+    nodes, waiting = [], [made.grad_fn]
+    seen = set(waiting)
+    while waiting:
+        node = waiting.pop()
+        assert node is not None
+        if node._sequence_nr() < 1 << 63:
+            nodes.append((node._sequence_nr(), node))
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    nodes.sort(key=lambda numbered: numbered[0], reverse=True)
+    parts = PickedParts()
+    found = parts.find(nodes, lambda number: (1, 1, False))
+    assert sum(picks.count for picks in parts.seen) == len(found)
+    return parts.seen
+
+
+def selected(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack([x[:, t].tanh() for t in range(_STEPS)], 1)
+
+
+def sliced(x: torch.Tensor) -> torch.Tensor:
+    return torch.cat([x[:, t : t + 2].tanh() for t in range(0, _STEPS, 2)], 1)
+
+
+def of_a_result(x: torch.Tensor) -> torch.Tensor:
+    return selected(x.square())
+
+
+@pytest.mark.parametrize(("pick", "count"), [(selected, _STEPS), (sliced, _STEPS // 2), (of_a_result, _STEPS)])
+def test_picks_of_one_tensor_are_counted(pick: Callable[[torch.Tensor], torch.Tensor], count: int) -> None:
+    x = torch.randn(8, _STEPS, _WIDTH, requires_grad=True)
+
+    (picks,) = look(pick(x))
+
+    assert (picks.count, picks.elements, picks.picked) == (count, x.numel(), x.numel())
+
+
+@pytest.mark.parametrize(
+    "pick",
+    [
+        lambda x: torch.stack([part.tanh() for part in x.unbind(1)], 1),
+        lambda x: x[:, 0] + x[:, 1] + x[:, 2],  # a few
+        lambda x: torch.stack([part[:, 0] for part in x.split(4, 2)]),  # each from another tensor
+        lambda x: selected(x[:, :, :8]),  # a small one
+    ],
+)
+def test_others_are_not(pick: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    assert look(pick(torch.randn(8, _STEPS, _WIDTH, requires_grad=True))) == []
