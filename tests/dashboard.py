@@ -121,8 +121,9 @@ class GrowingRun:
         self.making = Making(root, argv)
         self.making.manifest = replace(self.making.manifest, started_unix_s=time.time() - seconds)
         write_manifest(self.path, self.making.manifest)
-        # The recording began so long ago that what is written first lies in the past.
-        start_ns = time.monotonic_ns() - (seconds + 1) * 1000 * MS
+        # The recording began so long ago that what is written first lies in the past. A machine that is younger than
+        # that has no such time: there, what is written last lies ahead.
+        start_ns = max(0, time.monotonic_ns() - (seconds + 1) * 1000 * MS)
         self.process = self.making.process(start_ns=start_ns, start_unix_ns=time.time_ns())
         self.process.text("torch", {"version": "2.11.0", "device_name": "NVIDIA H200"})
         folder = self.making.directory.work / "telemetry"

@@ -109,7 +109,7 @@ def test_numbers_too_small_for_the_quick_path_are_timed(watch: Watch, run_bare: 
     lines = {line.location.line: line for line in examine_run(seen.stored).heavy_lines}
     (found,) = lines[line_of("tensors.py", "# MODEL")].subnormals
     assert (found.shape, found.uses) == ((256, 512), 1.0)
-    assert found.share == pytest.approx(0.5, rel=0.05)
+    assert found.share == pytest.approx(1 / 16, rel=0.2)
     assert found.slow_ms is not None and found.quick_ms is not None
     # Some processors compute them at full speed: there nothing is to be gained.
     if found.slow_ms > 5 * found.quick_ms:
@@ -126,7 +126,7 @@ def test_parts_that_are_picked_one_by_one_are_found_at_their_line(watch: Watch, 
     assert seen.losses == bare.losses
     (told,) = examine_run(seen.stored).picked_parts
     assert told.location.line == line_of("tensors.py", "# PICKS")
-    assert (told.tensors, told.count, told.elements, told.picked) == (1.0, 200.0, 4 * 200 * 512, 4 * 200 * 512)
+    assert (told.tensors, told.count, told.elements, told.picked) == (1.0, 100.0, 4 * 100 * 512, 4 * 100 * 512)
     assert told.backward_ms > 0
     (finding,) = [each for each in seen.json["findings"] if each["code"] == "CO522"]
     assert finding["location"]["line"] == told.location.line

@@ -2,9 +2,9 @@
 
 "wide" in float64, "narrow" in float32 with only its loss in float64; "dense" with a large table of which a batch picks
 a few rows, "sparse" the same with sparse gradients; "masked" with a loss that reads an eighth of the results, "read"
-with one that reads them all; "graph" with an adjacency that is nearly empty; "fading" with an input of which half is
-nearly zero; "picked" with a loop that picks each of 200 parts of a result, "unbound" with one that takes it apart at
-once. The second word is the device.
+with one that reads them all; "graph" with an adjacency that is nearly empty; "fading" with an input of which a
+sixteenth is nearly zero; "picked" with a loop that picks each of 100 parts of a result, "unbound" with one that takes
+it apart at once. The second word is the device.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ def make() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
         inputs = torch.randn(1500, 64)
         return Convolving(1500), inputs, inputs
     if KIND in ("picked", "unbound"):
-        return Looping(), torch.randn(4, 200, 16), inputs[:4]
+        return Looping(), torch.randn(4, 100, 16), inputs[:4]
     model = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512))
     if KIND == "wide":
         model = model.double()  # WIDE
         inputs = inputs.to(torch.float64)
     if KIND == "fading":
-        return model, torch.cat([inputs[:, :256], inputs[:, 256:] * 1e-40], 1), inputs
+        return model, torch.cat([inputs[:, 32:], inputs[:, :32] * 1e-40], 1), inputs
     return model, inputs, inputs
 
 

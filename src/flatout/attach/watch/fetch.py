@@ -25,7 +25,7 @@ from ..recorder import Output
 from ..sites import MOST_FRAMES, user_frame
 from ..wire import COLLATE, HANDOVER, ORDER, PIPE, ROOM, SAMPLES, UNKNOWN_NATURE
 from .caches import DatasetCaches, stored_attributes
-from .lines import Sampler, SamplerWatch
+from .lines import At, Sampler, SamplerWatch, place_of
 
 clock = time.perf_counter_ns
 # What a look costs is not how long others had the processor meanwhile.
@@ -382,18 +382,26 @@ class WorkerSampler(Sampler):
         self._watch_thread(self._thread_id)
 
     def _look(self, seconds: float) -> None:
+        with self._collection:
+            seen = self._read_stack()
+        if seen is not None:
+            at, stage, nature = seen
+            self._put(self._add(self._line_of(at, stage, nature), seconds), stage, nature)
+
+    def _read_stack(self) -> tuple[At, int, int] | None:
+        """Where the thread that fetches is, at which stage, and doing what."""
         frames = sys._current_frames()
         innermost = frames.get(self._thread_id)
         found = self._find_stage(innermost)
         if innermost is None or found is None:
-            return
+            return None
         stage, frame = found
         nature = self._nature(innermost)
         if stage == ORDER:
             stage, nature = _stage_of_feeder(frames.values()), UNKNOWN_NATURE
         elif stage == HANDOVER and nature == PIPE and innermost.f_code.co_name in _SENDS:
             stage = ROOM
-        self._put(self._add(self._line_of(frame, stage, nature), seconds), stage, nature)
+        return place_of(frame), stage, nature
 
     def _find_stage(self, innermost: FrameType | None) -> tuple[int, FrameType] | None:
         """The stage, and the frame that stands for it: in a fetch the user's own. None where it is in neither loop.

@@ -10,6 +10,7 @@ So the switch interval is short while the sampler runs: nobody but the sampler i
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import sys
@@ -49,6 +50,34 @@ _SLICE_S, _SLICE_PART = 1.0, 0.1
 _ALONE_S, _BESIDE_S = 0.0005, 0.001
 
 
+_NEEDS_NO_COLLECTION = sys.version_info[:2] == (3, 11)
+
+
+class _Collection:
+    """Entered, no garbage collection begins while this thread reads the stack of another one.
+
+    Python 3.11 makes the frames that it shows as they are asked for, and making one may begin a collection. If that
+    runs any Python (a callback, a finalizer), the other thread may go on meanwhile, and the new frame is of a call that
+    has ended: reading it can crash the process. Other versions have no such gap.
+    """
+
+    def __init__(self) -> None:
+        self._is_off = False
+
+    def __enter__(self) -> None:
+        if _NEEDS_NO_COLLECTION and gc.isenabled():
+            self._is_off = True
+            gc.disable()
+
+    def __exit__(self, *error: object) -> None:
+        self.go_on()
+
+    def go_on(self) -> None:
+        if self._is_off:
+            gc.enable()
+            self._is_off = False
+
+
 class _Line:
     __slots__ = ("dirty", "number", "place", "samples", "seconds")
 
@@ -85,6 +114,7 @@ class Sampler(ABC):
         self._output: Output | None = None
         self._stopped = False
         self._at_work = threading.Lock()
+        self._collection = _Collection()
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
 
     def start(self) -> None:
@@ -109,6 +139,7 @@ class Sampler(ABC):
 
     def forget(self) -> None:
         """In a forked child there is no thread of this sampler, and its recording is the parent's."""
+        self._collection.go_on()
         self._restore_switches()
         # Not under the lock: the thread may have held it at the fork.
         if self._output is not None:
@@ -187,11 +218,12 @@ class Sampler(ABC):
         state = self._state
         return wire.UNKNOWN_NATURE if state is None else state.nature(self._seen, innermost, self._has_waited)
 
-    def _line_of(self, frame: FrameType, phase: int, nature: int = 0, whose: int = wire.NEITHER) -> _Line:
-        key = (*place_of(frame), phase, nature, whose)
+    def _line_of(self, at: At, phase: int, nature: int = 0, whose: int = wire.NEITHER) -> _Line:
+        file, number, function = at
+        key = file, number, phase, nature, whose
         line = self._lines.get(key)
         if line is None:
-            line = self._lines[key] = _Line(self._number(key[0], key[1], frame.f_code.co_name))
+            line = self._lines[key] = _Line(self._number(file, number, function))
         return line
 
     def _add(self, line: _Line, seconds: float) -> _Line:
@@ -231,8 +263,11 @@ class Sampler(ABC):
         self._interval_s = min(_LONGEST_S, max(self._shortest_s, cost_s / budget))
 
 
-def place_of(frame: FrameType) -> tuple[str, int]:
-    return frame.f_code.co_filename, frame.f_lineno or frame.f_code.co_firstlineno
+At = tuple[str, int, str]  # file, line and function
+
+
+def place_of(frame: FrameType) -> At:
+    return frame.f_code.co_filename, frame.f_lineno or frame.f_code.co_firstlineno, frame.f_code.co_name
 
 
 class LineSampler(Sampler):
@@ -258,19 +293,30 @@ class LineSampler(Sampler):
         if owner != self._watched:
             self._watched = owner
             self._watch_thread(owner)
+        with self._collection:
+            seen = self._read_stack(owner)
+        if seen is None:
+            return
+        at, phase, nature, whose = seen
+        self._add(self._line_of(at, phase, nature, whose), seconds)
+        # Of several ranks that end together, the one whose heart stopped first was the first to fail.
+        self._beat = self._get_output().put(self._beat, _BEAT(_BEAT_KIND, 0, 0, time.perf_counter_ns(), phase))
+
+    def _read_stack(self, owner: int) -> tuple[At, int, int, int] | None:
+        """Where the training thread is, in which phase, doing what, and whose work it is.
+
+        Frames keep what they work on. None of them is held when this is over: if this thread loses the interpreter
+        then, no tensor lives longer for that.
+        """
         frames = sys._current_frames()
         self._others.look(frames, owner)
         innermost = frames.get(owner)
         frame = user_frame(innermost)
-        phase = self._phase(place_of(frame)) if frame is not None else None
-        if innermost is None or frame is None or phase is None:
-            return
-        line = self._line_of(frame, phase, self._nature(innermost), self._whose(innermost))
-        # Frames keep what they work on: if this thread loses the interpreter now, no tensor lives longer for that.
-        del frames, innermost, frame
-        self._add(line, seconds)
-        # Of several ranks that end together, the one whose heart stopped first was the first to fail.
-        self._beat = self._get_output().put(self._beat, _BEAT(_BEAT_KIND, 0, 0, time.perf_counter_ns(), phase))
+        if innermost is None or frame is None:
+            return None
+        at = place_of(frame)
+        phase = self._phase(at[:2])
+        return None if phase is None else (at, phase, self._nature(innermost), self._whose(innermost))
 
     def _begin_slice(self, now: float) -> bool:
         begins = super()._begin_slice(now)
@@ -392,14 +438,13 @@ def current_phase(codes: Sequence[int], resting: int) -> int:
 # A script with more threads than this does not run Python in most of them.
 _MOST_THREADS = 16
 _OURS = "flatout"
-_Place = tuple[str, int, str]
 
 
 class OtherThreads:
     """Looks at every thread but the one that trains and flatout's own."""
 
     def __init__(self) -> None:
-        self._places: dict[int, Counter[_Place]] = {}
+        self._places: dict[int, Counter[At]] = {}
         self._is_new = False
 
     def look(self, frames: Mapping[int, FrameType], trains: int) -> None:
@@ -408,8 +453,7 @@ class OtherThreads:
         for ident in list(frames)[:_MOST_THREADS]:
             frame = user_frame(frames[ident]) if ident not in (trains, threading.get_ident()) else None
             if frame is not None:
-                place = frame.f_code.co_filename, frame.f_lineno or frame.f_code.co_firstlineno, frame.f_code.co_name
-                self._places.setdefault(ident, Counter())[place] += 1
+                self._places.setdefault(ident, Counter())[place_of(frame)] += 1
                 self._is_new = True
 
     def write(self, output: Output) -> None:

@@ -205,7 +205,7 @@ class Drops:
             return {}  # all of it for one optimizer
         if self._has_input:
             now.for_input = Call(caller, "", True, DROPPED, passes=1, flows_through=True)
-            return {number: now.for_input for number in _with_weights(nodes, met)}
+            return dict.fromkeys(_with_weights(nodes, met), now.for_input)
         reaches = _reaches(nodes, met, now.through)
         # A weight that is used on the way to others is not what a `detach` could spare (a critic, for its generator).
         spared = sum(owner for owner, through in now.through.items() if not through & _OTHER and through != whole)

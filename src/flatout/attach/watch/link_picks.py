@@ -1,7 +1,7 @@
 """Parts of one tensor that a step picks one by one, and what that takes in backward.
 
-`x[:, t]` in a loop: the backward of each pick makes a tensor as large as all of `x`, zero but for the part, and autograd
-adds them up. Taken apart at once, by `unbind`, `split` or `chunk`, all parts have one gradient together. Only shapes of
+`x[:, t]` in a loop: the backward of each pick makes a tensor as large as all of `x`, zero but for the part, and these
+are added up. Taken apart at once, by `unbind`, `split` or `chunk`, all parts have one gradient together. Only shapes of
 the graph are read.
 """
 

@@ -79,7 +79,7 @@ def _inputs(node: Any) -> Iterator[tuple[Any, Given]]:
 def _share(torch: Any, tensor: Any) -> float:
     magnitudes = _thin(tensor).view(torch.int32) & _MAGNITUDE
     few = (magnitudes > 0) & (magnitudes < _FIRST_NORMAL)
-    return float(torch.count_nonzero(few)) / max(1, few.numel())
+    return float(torch.count_nonzero(few)) / float(max(1, few.numel()))
 
 
 def _thin(tensor: Any) -> Any:
