@@ -81,6 +81,11 @@ class HotLoop:
     def ms(self) -> float:
         return sum(line.ms for line in self.lines)
 
+    @property
+    def collected_ms(self) -> float:
+        """What collecting garbage takes of it: that begins where objects are made."""
+        return sum(line.ms for line in self.lines if line.phase == "gc")
+
     def left(self, of_sample: bool = False) -> tuple[float, float, float]:
         """Part of its time that is left when it is done at once: at worst, as expected, at best.
 
@@ -110,6 +115,17 @@ def find_hot_loops(run: Evidence, lines: Sequence[LineCost], stepping: Sequence[
             if not any(outer is not loop and outer.first <= loop.first and loop.last <= outer.last for outer in known):
                 found.append(HotLoop(loop, [line for line in here if is_of_loop(line, loop, text)]))
     return [hot for hot in found if hot.lines]
+
+
+# A loop is worth saying something about from this part of the step on.
+_WORTH = 0.05
+
+
+def find_costly_loops(run: Evidence) -> list[HotLoop]:
+    """Loops over samples or elements, between the passes and in the forward pass, that take a part of the step."""
+    lines = sorted(lines_in(run, *_OWN, "gc"), key=lambda line: -line.ms)
+    found = find_hot_loops(run, lines, lines_in(run, "backward", "optimizer", "data"))
+    return [hot for hot in found if hot.ms >= _WORTH * run.step_ms]
 
 
 def is_of_loop(line: LineCost | OpCost, loop: TextLoop, text: str) -> bool:

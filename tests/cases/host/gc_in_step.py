@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flatout.records.report import LineCost
+from flatout.records.report import LineCost, Location
 from tests.cases.code import SourceCase
 from tests.cases.evidence import HERE, Case, on_gpu, run
 
@@ -11,6 +11,17 @@ def _at(phase: str, ms: float) -> tuple[LineCost, ...]:
     return (LineCost(HERE, "train", phase, ms / 100, ms),)
 
 
+_TARGETS = """\
+def targets(points, out):
+    for i in range(len(points)):
+        for row in range(out.shape[0]):
+            out[row] += points[i, 1] - row
+    return out
+
+for batch in loader:
+    found = targets(batch, out)
+    loss = criterion(model(batch), found)
+"""
 _SAYS = {(HERE.file, HERE.line): "gc.collect()"}
 CASES = (
     Case(
@@ -29,6 +40,30 @@ CASES = (
             ms={"data": 1.0, "forward": 30.0, "backward": 40.0, "other": 29.0},
             all_lines=_at("other", 25.0),
             source={(HERE.file, HERE.line): "torch.cuda.empty_cache()"},
+        ),
+        found=True,
+    ),
+    Case(
+        "quiet when it is a loop over elements that makes the garbage",
+        run(
+            ms={"forward": 60.0, "backward": 20.0, "gc": 20.0},
+            all_lines=(
+                LineCost(Location("train.py", 3), "targets", "forward", 0.5, 50.0),
+                LineCost(Location("train.py", 4), "targets", "gc", 0.2, 20.0),
+            ),
+            files={"train.py": _TARGETS},
+        ),
+        found=False,
+    ),
+    Case(
+        "finds it when most garbage is made beside such a loop",
+        run(
+            ms={"forward": 60.0, "backward": 20.0, "gc": 20.0},
+            all_lines=(
+                LineCost(Location("train.py", 3), "targets", "forward", 0.03, 3.0),
+                LineCost(Location("train.py", 8), "train", "gc", 0.2, 20.0),
+            ),
+            files={"train.py": _TARGETS},
         ),
         found=True,
     ),

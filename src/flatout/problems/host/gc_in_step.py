@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 from flatout.model.edits import Edits, LessHost
 from flatout.problems.found import FoundInRun, FoundInSource, fix_by_deleting, found_in_step, step_of
-from flatout.problems.hot_lines import host_lines, lines_in, text_at
+from flatout.problems.hot_lines import find_costly_loops, host_lines, lines_in, text_at
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
 from flatout.source.code import Code
@@ -42,12 +42,15 @@ _EVERY_FEW = 0.05
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    gc_ms = run.phase("gc").ms
     # A line that says so comes before one where the collector only happened to start.
     lines = lines_in(run, "gc")
     said = [line for line in lines if "collect" in text_at(run, line.location)]
     collecting = max(said or lines, key=lambda line: line.ms, default=None)
     asked = bool(said)
+    gc_ms = run.phase("gc").ms
+    if not asked:
+        # What a loop over elements makes and drops goes with the loop, which is told as such (HO402).
+        gc_ms = max(0.0, gc_ms - sum(hot.collected_ms for hot in find_costly_loops(run)))
     emptying = [line for line in host_lines(run) if "empty_cache" in text_at(run, line.location)] if run.on_gpu else []
     empty_ms = sum(line.ms for line in emptying)
     saved_ms = (gc_ms if asked else _FROZEN * gc_ms) + _ASKED_AGAIN * empty_ms

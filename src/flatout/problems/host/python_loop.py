@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from flatout.model.edits import Edits, LessDevice, LessHost
 from flatout.model.measured import device_work_ms
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
-from flatout.problems.hot_lines import LOOP, HotLoop, find_hot_loops, host_lines, is_of_loop, lines_in, place_name
+from flatout.problems.hot_lines import LOOP, HotLoop, find_costly_loops, is_of_loop, place_name
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.report import Location
@@ -44,7 +44,6 @@ REMEDY = "memo.function"
 COMES_FROM = ("CA604", "HO405", "IN109", "SY304")
 # Where it goes through what is printed, or gives a module all elements so far.
 COMES_FROM_HERE = ("CA605", "CO520")
-_WORTH = 0.05
 # From this share of looks on, the device follows the host.
 _DRY = 0.3
 # Of its forward pass: a backward that takes longer has more to go through.
@@ -56,18 +55,21 @@ _COUNTED = ("range", "enumerate", "product")
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if run.on_gpu and (run.drained_share or 0.0) < _DRY:
         return  # the host is ahead: what it does there costs nothing
-    found = find_hot_loops(run, host_lines(run), lines_in(run, "backward", "optimizer", "data"))
-    hot = max((hot for hot in found if not _is_kept(run, hot)), key=lambda hot: hot.ms, default=None)
-    if hot is None or hot.ms < _WORTH * run.step_ms:
+    loops = (hot for hot in find_costly_loops(run) if not _is_kept(run, hot))
+    hot = max(loops, key=lambda hot: hot.ms, default=None)
+    if hot is None:
         return
-    part = hot.ms / run.step_ms
+    part = (hot.ms - hot.collected_ms) / run.step_ms
     again_ms = _again_ms(run, hot)
+    own_ms = hot.ms - hot.collected_ms
+    own_phase = next((line.phase for line in hot.lines if line.phase != "gc"), "forward")
     # The device follows the host here: the loop's kernels are as large a part of its work.
     kernels_ms = part * (device_work_ms(run) or 0.0)
     edits = Edits.between(
         (
-            LessHost(hot.ms * saved, hot.lines[0].phase, of_model=again_ms > 0),
+            LessHost(own_ms * saved, own_phase, of_model=again_ms > 0),
             LessHost(again_ms * saved, "backward", of_model=True),
+            LessHost(hot.collected_ms * saved, "gc"),
             LessDevice(kernels_ms),
         )
         for saved in (1.0 - left for left in hot.left())
@@ -80,8 +82,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         location=Location(place.file, hot.loop.first) if place.line - hot.loop.first <= _SHORT_LOOP else place,
         evidence={
             "loop_ms_per_step": round(hot.ms, 2),
-            "loop_share": round(part, 3),
+            "loop_share": round(hot.ms / run.step_ms, 3),
             "loop_backward_ms_per_step": round(again_ms, 2),
+            "loop_gc_ms_per_step": round(hot.collected_ms, 2),
             LOOP: f"{hot.loop.first}-{hot.loop.last}",
             "function": worst.function,
         },

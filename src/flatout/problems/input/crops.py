@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from flatout.records.report import Location
 from flatout.source.syntax.module import Function, Module, parse_text
-from flatout.source.syntax.nodes import DEFINITIONS, called_name, defaults, names_in
+from flatout.source.syntax.nodes import DEFINITIONS, called_name, defaults, dotted_name, names_in
 
 Place = tuple[str, int]
 # A statement, and what belongs to itself: without the blocks in it.
@@ -34,6 +34,7 @@ _WHOLE = {
 # These read the whole of a compressed file, and only the part that is asked for of a raw one.
 _LOADS = {"load"}
 _RAW_LOADERS = {"np", "numpy"}
+_ARRAY_READERS = {f"{module}.{name}" for module in _RAW_LOADERS for name in ("load", "fromfile")}
 _DEEPEST = 6
 
 
@@ -106,8 +107,9 @@ def _in_function(project: _Project, function: Function) -> Iterator[Cropped]:
     for at, (statement, parts) in enumerate(statements):
         for node in _inside(parts):
             names, sizes = _cropped_names(project, node)
-            before = _leading_to(statements[:at], _through_loops(parts, names)) if names else []
-            if not before:
+            windows = names or _window_names(node)
+            before = _leading_to(statements[:at], _through_loops(parts, windows)) if windows else []
+            if not before or not (names or any(_reads_file(parts) for _, parts in before)):
                 continue
             making = _making(project, function, before, _undecoded_images(function))
             place = Location(function.module.shown, getattr(node, "lineno", statement.lineno))
@@ -138,6 +140,21 @@ def _cropped_names(project: _Project, node: ast.AST) -> tuple[set[str], list[ast
     return (
         (set(), []) if cut is None else ({name for part in node.args for name in names_in(part)}, _moving_slices(cut))
     )
+
+
+def _window_names(node: ast.AST) -> set[str]:
+    """The same for `x[start : start + size]`: a window along one axis, of a text or a list as well as of an array."""
+    is_window = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.slice, ast.Slice)
+    if not is_window:
+        return set()
+    assert isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
+    return names_in(node.value) if _size_of(node.slice) is not None else set()
+
+
+def _reads_file(parts: Iterable[ast.AST]) -> bool:
+    """Is an array in a file read here, of which a part could be read as well?"""
+    calls = (node for node in _inside(parts) if isinstance(node, ast.Call))
+    return any(dotted_name(call.func) in _ARRAY_READERS for call in calls)
 
 
 def _cuts(function: Function) -> list[ast.Subscript]:

@@ -5,8 +5,9 @@ of it. The work on what is cropped away is wasted.
 
 Why the GPU idles: the workers spend time on pixels nobody will see, and the training waits.
 
-How it shows in a run: the training waits for its batches, and a large part of a worker's time goes to lines of your
-code whose result is then cropped.
+How it shows in a run: the training waits for its batches, or for processors that the workers have, and a large part of
+a worker's time goes to lines of your code whose result is then cropped, along several axes, or along one of an array
+that was read from a file.
 
 How it shows in source: in the code that makes a training's samples, an array that is converted or unpacked as a whole
 (`.astype(np.float32)`, `/ 255`, `np.unpackbits`, a colour space) and then cropped by slices at a computed place.

@@ -30,6 +30,8 @@ _CONTENTION = 1.3
 _MOST_WORKERS = 64
 _PAUSES = ("eval", "checkpoint", "logging")
 
+# Processors that workers have, from which on they keep a training on the same ones waiting.
+_CROWDS = 0.2
 # Workers that are at work for this share of the time or more are what the training waits for.
 BUSY = 0.7
 # Samples that were made this often on average are made again and again: before, no cache can have held them.
@@ -72,17 +74,36 @@ class Feed:
 
 def starving_feed(run: Evidence) -> Feed | None:
     """Where steps wait for its batches long enough to be worth a finding, and it is known what a batch takes."""
+    return _feed(run) if run.step_ms and steady_wait_ms(run) >= WORTH * run.step_ms else None
+
+
+def _feed(run: Evidence) -> Feed | None:
     use = run.training_loader
-    if use is None or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
+    work_ms = None if use is None else batch_ms(run, use)
+    if use is None or not use.cost or not use.sample_ms or not work_ms:
         return None
-    work_ms = batch_ms(run, use)
-    return Feed(use, use.cost, use.sample_ms, work_ms) if use.cost and use.sample_ms and work_ms else None
+    return Feed(use, use.cost, use.sample_ms, work_ms)
 
 
 def sample_bound_feed(run: Evidence) -> Feed | None:
-    """The same where samples that are made faster would help: workers, if there are any, have no time to spare."""
-    feed = starving_feed(run)
-    return feed if feed is not None and (not feed.use.workers or has_busy_workers(run, feed.use)) else None
+    """Where samples that are made faster would help.
+
+    Either steps wait for batches, and workers, if there are any, have no time to spare; or the workers have processors
+    that the training on a CPU wants itself.
+    """
+    feed = _feed(run)
+    if feed is None:
+        return None
+    is_late = starving_feed(run) is not None and (not feed.use.workers or has_busy_workers(run, feed.use))
+    return feed if is_late or do_workers_crowd(run, feed.use) else None
+
+
+def do_workers_crowd(run: Evidence, use: LoaderUse) -> bool:
+    """Is the training kept waiting for a processor by the run itself, and do the workers take a good part of one?"""
+    machine = run.report.machine
+    if run.on_gpu or machine is None or machine.training is None or not use.workers or use.processes is None:
+        return False
+    return (machine.training.by_own or 0.0) >= WORTH and use.processes.cpu_share * use.workers >= _CROWDS
 
 
 def training_ms(run: Evidence) -> float:
