@@ -28,6 +28,7 @@ EXPECTED = {
     "vain_next_action": {"dropped"},
     "vain_prefix_rnn": {"growing"},
     "vain_rollout_with_cat": {"growing"},
+    "vain_function": {"repeat"},
 }
 
 

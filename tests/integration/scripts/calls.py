@@ -734,6 +734,51 @@ def fine_dense_blocks() -> float:
     return last
 
 
+class Spread:
+    """No module: weights, and a function that makes all there is to be known of them."""
+
+    def __init__(self) -> None:
+        self.weight = torch.nn.Parameter(torch.full((256, 64), 0.1, device=device))
+
+    def everything(self, rounds: int = 3) -> torch.Tensor:
+        x = self.weight
+        for _ in range(rounds):
+            x = torch.tanh(x @ x.t() @ x / 64)
+        return x
+
+    def some(self, rows: torch.Tensor, rounds: int = 3) -> torch.Tensor:
+        return self.everything(rounds)[rows]
+
+
+def spread_and_sgd() -> tuple[Spread, torch.optim.Optimizer]:
+    made = Spread()
+    return made, torch.optim.SGD([made.weight], lr=1e-3)
+
+
+def vain_function() -> float:
+    made, optimizer = spread_and_sgd()
+    for _ in range(STEPS):
+        one, other = torch.randint(256, (2, 16), device=device)
+        everything = made.everything()
+        last = step(optimizer, (everything[one] * made.everything()[other]).sum())
+    return last
+
+
+def fine_functions() -> float:
+    """With other arguments, and a part that comes out alike by chance."""
+    made, optimizer = spread_and_sgd()
+    for _ in range(STEPS):
+        one, other = torch.randint(256, (2, 16), device=device)
+        chosen = made.some(one, 2) * made.some(other, 3)
+        last = step(optimizer, chosen.sum() + nothing_of(made.weight, one) + nothing_of(made.weight, other))
+    return last
+
+
+def nothing_of(weight: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    far = weight[rows] + torch.zeros(400, 1, 1, device=weight.device)
+    return far.clamp(5.0, 6.0).sub(5.0).sum()
+
+
 KINDS: list[Callable[[], float]] = [
     kind for name, kind in list(globals().items()) if name.startswith(("vain_", "fine_"))
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 import threading
 import time
 import weakref
@@ -25,7 +24,7 @@ from ..recorder import Output
 from ..sites import MOST_FRAMES, user_frame
 from ..wire import COLLATE, HANDOVER, ORDER, PIPE, ROOM, SAMPLES, UNKNOWN_NATURE
 from .caches import DatasetCaches, stored_attributes
-from .lines import At, Sampler, SamplerWatch, place_of
+from .lines import At, Sampler, SamplerWatch, frames_of_others, place_of
 
 clock = time.perf_counter_ns
 # What a look costs is not how long others had the processor meanwhile.
@@ -390,7 +389,7 @@ class WorkerSampler(Sampler):
 
     def _read_stack(self) -> tuple[At, int, int] | None:
         """Where the thread that fetches is, at which stage, and doing what."""
-        frames = sys._current_frames()
+        frames = frames_of_others()
         innermost = frames.get(self._thread_id)
         found = self._find_stage(innermost)
         if innermost is None or found is None:

@@ -270,6 +270,17 @@ def place_of(frame: FrameType) -> At:
     return frame.f_code.co_filename, frame.f_lineno or frame.f_code.co_firstlineno, frame.f_code.co_name
 
 
+def frames_of_others() -> dict[int, FrameType]:
+    """The innermost frame of every other thread.
+
+    Not of this one: it holds the very dict that it would be in, so both, and all that the other frames work on, would
+    live until garbage is collected.
+    """
+    frames = sys._current_frames()
+    del frames[threading.get_ident()]
+    return frames
+
+
 class LineSampler(Sampler):
     def __init__(self, tracer: Tracer, phases: Phases, make_output: Callable[[], Output], hz: float) -> None:
         super().__init__(make_output, hz)
@@ -308,7 +319,7 @@ class LineSampler(Sampler):
         Frames keep what they work on. None of them is held when this is over: if this thread loses the interpreter
         then, no tensor lives longer for that.
         """
-        frames = sys._current_frames()
+        frames = frames_of_others()
         self._others.look(frames, owner)
         innermost = frames.get(owner)
         frame = user_frame(innermost)
@@ -448,10 +459,10 @@ class OtherThreads:
         self._is_new = False
 
     def look(self, frames: Mapping[int, FrameType], trains: int) -> None:
-        if len(frames) < 3:  # the training thread and the one that looks
+        if len(frames) < 2:  # the training thread alone
             return
         for ident in list(frames)[:_MOST_THREADS]:
-            frame = user_frame(frames[ident]) if ident not in (trains, threading.get_ident()) else None
+            frame = user_frame(frames[ident]) if ident != trains else None
             if frame is not None:
                 self._places.setdefault(ident, Counter())[place_of(frame)] += 1
                 self._is_new = True

@@ -177,7 +177,7 @@ class ModuleCalls:
         if opened.signature is None:
             return call
         with self._without_overrides():
-            results = list(islice(_leaves(result), _MOST_LEAVES))
+            results = list(islice(leaves_of(result), _MOST_LEAVES))
             if call.kind != REPEAT:
                 self._remember(opened, results)
             elif not self._confirm(opened, results):
@@ -196,6 +196,16 @@ class ModuleCalls:
         """What follows repeats none of the calls so far."""
         self._known.clear()
 
+    @property
+    def is_quiet(self) -> bool:
+        """Is a call under way whose inner ones are not looked at?"""
+        return self._quiet > 0
+
+    def add(self, call: Call) -> None:
+        """Another one that the step could do without, unless one within it is known already: that tells more."""
+        if not any(call.first <= found.first < call.last for found in self.found):
+            self._find(call)
+
     def at(self, number: int) -> Call | None:
         """The found call that made the node of this number."""
         place = bisect_right(self._starts, number) - 1
@@ -212,7 +222,7 @@ class ModuleCalls:
     def _compare(self, opened: _Open, local: Mapping[str, Any]) -> None:
         """May the step do without it?"""
         call, module = opened.call, opened.module
-        leaves = list(islice(_leaves((local.get("args", ()), local.get("kwargs", {}))), _MOST_LEAVES + 1))
+        leaves = list(islice(leaves_of((local.get("args", ()), local.get("kwargs", {}))), _MOST_LEAVES + 1))
         opened.signature = self._signature(module, leaves)
         opened.known = self._known.get(opened.signature)
         if opened.known is not None:
@@ -225,10 +235,10 @@ class ModuleCalls:
 
     def _signature(self, module: Any, leaves: list[Any]) -> object:
         """Two calls of the same signature compute the same."""
-        weights = tuple(version_of(weight) for weight in islice(_weights_of(module), _WEIGHTS))
-        return id(module), module.training, _autocast(self._torch), weights, tuple(self._token(leaf) for leaf in leaves)
+        weights = tuple(version_of(weight) for weight in islice(weights_of(module), _WEIGHTS))
+        return id(module), module.training, _autocast(self._torch), weights, tuple(self.token(leaf) for leaf in leaves)
 
-    def _token(self, leaf: Any) -> object:
+    def token(self, leaf: Any) -> object:
         """Equal for what has the same value, surely."""
         if leaf is None or isinstance(leaf, bool | int | float | str):
             return type(leaf), leaf
@@ -247,7 +257,7 @@ class ModuleCalls:
         return token
 
     def _remember(self, opened: _Open, results: list[Any]) -> None:
-        known = _Known(opened.call, _digest(results, self._tensor), [self._token(leaf) for leaf in results])
+        known = _Known(opened.call, digest_of(results, self._tensor), [self.token(leaf) for leaf in results])
         if known.digest is None and len(self._open) <= _DEEP:
             known.settings = _settings_of(opened.module)
         self._known[opened.signature] = known
@@ -256,7 +266,7 @@ class ModuleCalls:
         """Does the repeat give what the first call gave? Where that cannot be read, nothing in between may differ."""
         call, known = opened.call, opened.known
         assert known is not None and opened.before is not None
-        digest = _digest(results, self._tensor)
+        digest = digest_of(results, self._tensor)
         random, buffers, attributes = self._state_of(opened.module, results)
         is_random = random != opened.before[0]
         is_same = digest == known.digest if digest is not None and known.digest is not None else not is_random
@@ -322,8 +332,8 @@ class ModuleCalls:
         """Has an optimizer one of its weights? True also where it has none that could be trained."""
         known = self._is_held.get(id(module))
         if known is None:
-            is_held = any(_is_in(self._held, weight) for weight in _weights_of(module))
-            known = is_held or not self._held or not any(weight.requires_grad for weight in _weights_of(module))
+            is_held = any(_is_in(self._held, weight) for weight in weights_of(module))
+            known = is_held or not self._held or not any(weight.requires_grad for weight in weights_of(module))
             self._is_held[id(module)] = known
         return known
 
@@ -339,27 +349,27 @@ class ModuleCalls:
         return first is not None and (not call.is_random or (first.nodes > 0 and call.nodes == 0))
 
 
-def _leaves(value: Any, depth: int = 4) -> Iterator[Any]:
+def leaves_of(value: Any, depth: int = 4) -> Iterator[Any]:
     """What lies in nested tuples, lists and dicts; what is nested deeper is handed out as it is."""
     if depth and isinstance(value, tuple | list):
         for part in value:
-            yield from _leaves(part, depth - 1)
+            yield from leaves_of(part, depth - 1)
     elif depth and isinstance(value, Mapping):
         for name, part in value.items():
             yield name if isinstance(name, str) else None
-            yield from _leaves(part, depth - 1)
+            yield from leaves_of(part, depth - 1)
     else:
         yield value
 
 
-def _weights_of(module: Any) -> Iterator[Any]:
+def weights_of(module: Any) -> Iterator[Any]:
     """As `parameters()`, which costs several times as much; one that is shared comes more than once."""
     for weight in module._parameters.values():
         if weight is not None:
             yield weight
     for part in module._modules.values():
         if part is not None:
-            yield from _weights_of(part)
+            yield from weights_of(part)
 
 
 def version_of(tensor: Any) -> int | None:
@@ -387,7 +397,7 @@ def _size(value: Any) -> int | None:
     return len(value) if isinstance(value, list | dict | set) else None
 
 
-def _digest(leaves: list[Any], tensor: Any) -> object:
+def digest_of(leaves: list[Any], tensor: Any) -> object:
     """Of the values of these, as far as they lie in host memory; None where nothing can be read."""
     seen = []
     for leaf in leaves:

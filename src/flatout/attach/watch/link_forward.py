@@ -21,6 +21,7 @@ from ..sites import USER as USERS_CODE
 from ..tracer import Tracer, clock
 from . import loader
 from .link_calls import NOWHERE, Key, ModuleCalls
+from .link_functions import FunctionCalls
 from .link_holders import Holders
 
 _PASSED, _USERS, _MODULE_CALL, _ASKS_FOR_BATCH = range(4)
@@ -94,6 +95,7 @@ class ForwardLines:
         # What calls and lists cost; they are left out before the lines have to be.
         self._extra_s, self._has_room = 0.0, True
         self.calls = calls
+        self.functions = FunctionCalls(torch, calls)
         self.holders = Holders(torch)
         self._read = 0  # events so far
         self._last_moment = 0.0
@@ -128,6 +130,7 @@ class ForwardLines:
         self._below.clear()
         self._depth = 0
         self.calls.forget_open()
+        self.functions.forget_open()
         self.holders.look_again()
         for frame in _frames(sys._getframe(1)):
             kind = self._kind_of(frame.f_code)
@@ -203,6 +206,8 @@ class ForwardLines:
                 frame.f_trace_lines = False
                 return self._on_module
             self._change_to((id(code), frame.f_lineno or 0, self._depth > 0), 0)
+            self.functions.enter(frame, self._below[-1], self._spent_s)
+            self._take_own()
             return self._on_line
         except Exception as error:
             self._give_up(error)
@@ -219,6 +224,8 @@ class ForwardLines:
                     self._take_own()
             elif event == "return":
                 self._change_to(self._below.pop() if self._below else self._line_at(frame.f_back), 0)
+                self.functions.leave(arg, self._spent_s)
+                self._take_own()
             return self._on_line
         except Exception as error:
             self._give_up(error)
@@ -330,6 +337,7 @@ class ForwardLines:
 
     def _begin_again(self, moment: float, is_closure: bool) -> None:
         if is_closure:
+            self.functions.forget_known()
             self.calls.forget_known()  # an optimizer that evaluates where it has been before has its reasons
         self._pending.clear()
         self._is_new = 0

@@ -113,6 +113,7 @@ class LinkSample:
         self._guarded(self._leave_backward)
 
     def optimizer_begins(self, optimizer: Any) -> None:
+        self.forward.functions.forget_known()
         self._guarded(lambda: self.backward.optimizer_begins(optimizer))
 
     def optimizer_ends(self) -> None:

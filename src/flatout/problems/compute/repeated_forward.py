@@ -1,12 +1,14 @@
 """A module is called again with an input it has had in the same step.
 
-What it is: the same module computes the same result twice in a step. A generator is called once for each of its losses,
-the model is called again for a metric, an encoder runs once for each head.
+What it is: the same module, or the same function of yours, computes the same result twice in a step. A generator is
+called once for each of its losses, the model is called again for a metric, an encoder runs once for each head, a method
+that makes all embeddings is called for each part of the batch.
 
 Why the GPU idles: it does not; it computes something that is known already, and in backward it goes through both.
 
 How it shows in a run: in a window over a few steps, a module is called with the same tensors, unchanged, while its
-weights are the same as well. On a CPU the results were compared, too.
+weights are the same as well. On a CPU the results were compared, too. Functions are only looked at there: one that is
+called with the same arguments, makes operations of autograd, and gives the same values.
 
 The fix: keep the first result and use it again: `fake = generator(z)` once, then `critic(fake)` and, where no gradient
 may go through it, `critic(fake.detach())`. For a metric take what the training has computed: `logits.detach()`.

@@ -140,7 +140,7 @@ class Wrapper(torch.Tensor):
 def test_a_tensor_without_memory_of_its_own_cannot_be_read() -> None:
     wrapper = torch.Tensor._make_wrapper_subclass(Wrapper, (4,), dtype=torch.float32)  # type: ignore[attr-defined]
 
-    assert link_calls._digest([wrapper], torch.Tensor) is None
+    assert link_calls.digest_of([wrapper], torch.Tensor) is None
 
 
 # Inputs that grow.
