@@ -34,7 +34,7 @@ _Place = tuple[str, int, bool]
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line in one window; times are shares of that window's phases."""
+    """A line in one window; times are milliseconds."""
 
     function: str
     calls: float
@@ -44,6 +44,8 @@ class _Line:
 
 
 _ABSENT = _Line("", 0.0, 0.0, 0.0, 0.0)
+# In a recorded line, where the time in a phase is, and the name of that of all lines.
+_PHASES = ((5, "forward_ms"), (6, "backward_ms"))
 
 
 def op_costs(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tuple[OpCost, ...]:
@@ -60,9 +62,8 @@ def needless_calls(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> t
     """Calls of modules that the step could do without, the dearest first; those of the same line are one."""
     windows = _windows(ranks)
     groups: dict[tuple[str, str, str, int], list[NeedlessCall]] = defaultdict(list)
+    scales = tuple(_scale(windows, phases, phase) for phase in ("forward", "backward"))
     for window in windows:
-        # What counts is how the window's time is divided, as with lines.
-        scales = tuple(_scale(window, phases, phase) for phase in ("forward", "backward"))
         for call in window.get("calls", ()):
             if call.get("at") and call.get("kind") in ("repeat", "unheld", "dropped"):
                 found = _call(call, *scales)
@@ -75,8 +76,8 @@ def backward_again(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> t
     """Backward passes over a graph that others went over before, by the line that calls them; the dearest first."""
     windows = _windows(ranks)
     found: dict[tuple[str, int], BackwardAgain] = {}
+    share = _scale(windows, phases, "backward") / max(1, len(windows))
     for window in windows:
-        share = _scale(window, phases, "backward") / len(windows)
         for again in window.get("again", ()):
             if not again.get("at"):
                 continue
@@ -96,8 +97,8 @@ def growing_calls(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tu
     """Modules that are called with longer and longer inputs, by the line that calls them; the dearest first."""
     windows = _windows(ranks)
     groups: dict[tuple[str, Location], list[GrowingCalls]] = defaultdict(list)
+    scales = tuple(_scale(windows, phases, phase) for phase in ("forward", "backward"))
     for window in windows:
-        scales = tuple(_scale(window, phases, phase) for phase in ("forward", "backward"))
         for told_of in window.get("growing", ()):
             if told_of.get("at"):
                 found = _growing(told_of, *scales)
@@ -143,8 +144,9 @@ def picked_tables(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tu
     """Large weights of which a step picks some rows, the largest first; those made at the same line are several."""
     windows = _windows(ranks)
     groups: dict[tuple[Location, float, int], list[PickedTable]] = defaultdict(list)
+    scale = _scale(windows, phases, "backward")
     for window in windows:
-        scale, seen = _scale(window, phases, "backward"), Counter[tuple[Location, float]]()
+        seen = Counter[tuple[Location, float]]()
         for found in window.get("tables", ()):
             table = _table(found, scale)
             if table is not None:
@@ -184,22 +186,22 @@ def _table(found: Mapping[str, Any], scale: float) -> PickedTable | None:
 def picked_parts(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tuple[PickedParts, ...]:
     """Tensors of which parts are picked one by one, by the line that picks; the dearest first."""
     windows = _windows(ranks)
-    seen: dict[tuple[str, int, str], list[tuple[Mapping[str, Any], float]]] = defaultdict(list)
+    seen: dict[tuple[str, int, str], list[Mapping[str, Any]]] = defaultdict(list)
+    scale = _scale(windows, phases, "backward")
     for window in windows:
-        scale = _scale(window, phases, "backward")
         for picks in window.get("picks", ()):
             if picks.get("at"):
                 file, line, function = picks["at"]
-                seen[str(file), int(line), str(function)].append((picks, scale))
+                seen[str(file), int(line), str(function)].append(picks)
     found = [
         PickedParts(
             location=Location(file, line),
             function=function,
             tensors=len(told_of) / len(windows),
-            count=_mean([float(picks["count"]) for picks, _ in told_of]),
-            elements=_mean([float(picks["elements"]) for picks, _ in told_of]),
-            picked=_mean([float(picks["picked"]) for picks, _ in told_of]),
-            backward_ms=sum(float(picks["backward_ms"]) * scale for picks, scale in told_of) / len(windows),
+            count=_mean([float(picks["count"]) for picks in told_of]),
+            elements=_mean([float(picks["elements"]) for picks in told_of]),
+            picked=_mean([float(picks["picked"]) for picks in told_of]),
+            backward_ms=scale * sum(float(picks["backward_ms"]) for picks in told_of) / len(windows),
         )
         for (file, line, function), told_of in seen.items()
     ]
@@ -267,9 +269,13 @@ def _frozen(value: Any) -> Any:
     return tuple(_frozen(each) for each in value) if isinstance(value, list | tuple) else value
 
 
-def _scale(window: Mapping[str, Any], phases: Mapping[str, PhaseShare], phase: str) -> float:
-    """A millisecond of the window in an ordinary step."""
-    seen_ms = float(window.get(f"{phase}_ms", 0.0))
+def _scale(windows: Sequence[Mapping[str, Any]], phases: Mapping[str, PhaseShare], phase: str) -> float:
+    """A millisecond of a window in an ordinary step.
+
+    The same for all of them: what only some steps do, a rollout every third one, makes these longer. A step with a
+    window is slower than others; what counts is how the time of all of them is divided.
+    """
+    seen_ms = _mean([float(window.get(f"{phase}_ms", 0.0)) for window in windows]) if windows else 0.0
     return phases[phase].ms / seen_ms if seen_ms and phase in phases else 1.0
 
 
@@ -313,27 +319,26 @@ def _windows(ranks: Sequence[Rank]) -> list[Mapping[str, Any]]:
 
 
 def _costs(windows: Sequence[Mapping[str, Any]], forward_ms: float, backward_ms: float) -> Iterator[OpCost]:
-    # A step with a window is slower than others. What counts is how its time is divided.
+    # A step with a window is slower than others. What counts is how the time of all of them is divided.
     each = [dict(_lines(window)) for window in windows]
     places = dict.fromkeys(place for lines in each for place in lines)
     found = {place: _typical([lines.get(place, _ABSENT) for lines in each]) for place in places}
     forward, backward = sum(line.forward for line in found.values()), sum(line.backward for line in found.values())
     seen_backward = any(float(window.get("backward_ms", 0.0)) > 0 for window in windows)
-    known = _mean([_known_share(window) for window in windows])
+    known = [_mean([_known_share(window, *where) for window in windows]) for where in _PHASES]
     for (file, number, in_module), line in found.items():
         yield OpCost(
             location=Location(file, number),
             function=line.function,
             in_module=in_module,
             calls=line.calls,
-            forward_ms=forward_ms * line.forward / max(1.0, forward),
-            backward_ms=backward_ms * known * line.backward / backward if seen_backward and backward else None,
+            forward_ms=forward_ms * known[0] * line.forward / forward if forward else 0.0,
+            backward_ms=backward_ms * known[1] * line.backward / backward if seen_backward and backward else None,
             backward_ops=line.ops,
         )
 
 
 def _lines(window: Mapping[str, Any]) -> Iterator[tuple[_Place, _Line]]:
-    forward_ms, backward_ms = (float(window.get(name, 0.0)) for name in ("forward_ms", "backward_ms"))
     merged: dict[_Place, _Line] = {}
     for file, number, function, in_module, calls, forward, backward, ops in window.get("lines", ()):
         place = str(file), int(number), bool(in_module)
@@ -342,8 +347,8 @@ def _lines(window: Mapping[str, Any]) -> Iterator[tuple[_Place, _Line]]:
         merged[place] = _Line(
             before.function or str(function),
             before.calls + calls,
-            before.forward + (forward / forward_ms if forward_ms else 0.0),
-            before.backward + (backward / backward_ms if backward_ms else 0.0),
+            before.forward + forward,
+            before.backward + backward,
             before.ops + ops,
         )
     yield from merged.items()
@@ -361,10 +366,10 @@ def _typical(lines: Sequence[_Line]) -> _Line:
     )
 
 
-def _known_share(window: Mapping[str, Any]) -> float:
-    """Of a window's backward, what is known by line: nodes made before the window began are of no line."""
-    whole = float(window.get("backward_ms", 0.0))
-    return min(1.0, sum(float(line[6]) for line in window.get("lines", ())) / whole) if whole else 0.0
+def _known_share(window: Mapping[str, Any], place: int, name: str) -> float:
+    """Of a window's phase, what is known by line: nodes made before the window began are of no line."""
+    whole = float(window.get(name, 0.0))
+    return min(1.0, sum(float(line[place]) for line in window.get("lines", ())) / whole) if whole else 0.0
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -82,6 +82,11 @@ class HotLoop:
         return sum(line.ms for line in self.lines)
 
     @property
+    def share(self) -> float:
+        """Of what its lines are a part of: the step, or making a sample."""
+        return sum(line.share for line in self.lines)
+
+    @property
     def collected_ms(self) -> float:
         """What collecting garbage takes of it: that begins where objects are made."""
         return sum(line.ms for line in self.lines if line.phase == "gc")

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from flatout.diagnose.ranks import Rank, training_ranks
-from flatout.diagnose.windows import backward_again, growing_calls, needless_calls, op_costs, picked_tables
+from flatout.diagnose.windows import (
+    backward_again,
+    growing_calls,
+    needless_calls,
+    op_costs,
+    picked_parts,
+    picked_tables,
+)
 from flatout.records.evidence import OpCost
 from flatout.records.report import Location, PhaseShare
 from tests.unit.making import Making
@@ -112,6 +119,23 @@ def test_needless_calls_are_brought_to_an_ordinary_step_too(tmp_path: Path) -> N
     assert found.moves_state and not found.is_random
 
 
+def test_what_only_some_steps_do_counts_for_as_much_as_it_makes_them_longer(tmp_path: Path) -> None:
+    """A rollout every third step: a window over one of these is of a step five times as long."""
+    call = {"kind": "repeat", "module": "Composer", "at": ["/a/train.py", 9, "roll_out"], "forward_ms": 40.0}
+    rare = window((8.0, 30.0), (2.0, 10.0), calls=[{**call, "backward_ms": 0.0}])
+    rare["lines"].append(["/a/train.py", 9, "roll_out", False, 12, 40.0, 0.0, 0])
+    rare["forward_ms"] = 50.0
+    usual = window((8.0, 30.0), (2.0, 10.0))
+    ranks = record(tmp_path, usual, rare, usual)
+    phases = {"forward": PhaseShare(0.5, 70.0 / 3), "backward": PhaseShare(0.5, 40.0)}
+
+    (found,) = needless_calls(ranks, phases)
+    costs = {cost.location.line: cost for cost in op_costs(ranks, phases)}
+
+    assert found.forward_ms == pytest.approx(40.0 / 3)
+    assert costs[9].forward_ms == pytest.approx(40.0 / 3)
+
+
 def test_what_is_dropped_is_a_call_and_one_of_no_line_is_left_out(tmp_path: Path) -> None:
     at = ["/a/train.py", 9, "step"]
     calls = [
@@ -206,3 +230,15 @@ def test_inputs_that_grow_are_means_over_the_windows(tmp_path: Path) -> None:
     assert (found.forward_ms, found.backward_ms) == pytest.approx((8 / 3, 4.0))
     assert found.fixed_ms == pytest.approx(0.2)
     assert growing_calls(record(tmp_path / "older", window((16.0, 45.0), (4.0, 15.0))), PHASES) == ()
+
+
+def test_parts_that_are_picked_are_brought_to_an_ordinary_step_too(tmp_path: Path) -> None:
+    picks = {"at": ["/a/model.py", 9, "unroll"], "elements": 1000, "count": 50, "picked": 1000, "backward_ms": 12.0}
+    both, none = (window((16.0, 45.0), (4.0, 15.0), picks=found) for found in ([picks, picks], []))
+
+    (found,) = picked_parts(record(tmp_path, both, none), PHASES)
+
+    assert (found.location, found.function) == (Location("/a/model.py", 9), "unroll")
+    assert (found.tensors, found.count, found.elements, found.picked) == (1.0, 50.0, 1000.0, 1000.0)
+    # 24 of 60 ms, in one window of two.
+    assert found.backward_ms == pytest.approx(6.0)

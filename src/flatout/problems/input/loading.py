@@ -18,7 +18,7 @@ from typing import Any
 from flatout.model.edits import BatchCosts, Edit, Edits, LessPause, NoStarts
 from flatout.model.measured import batch_ms, computing_share, handover_ms, ranks_here, without_waiting_ms
 from flatout.problems.found import WORTH
-from flatout.problems.hot_lines import lines_in, place_name, text_at
+from flatout.problems.hot_lines import HotLoop, find_hot_loops, is_of_loop, lines_in, place_name, text_at
 from flatout.records.evidence import Evidence, LoaderUse, Value
 from flatout.records.message import Message, message
 from flatout.records.report import LineCost, WorkerCost
@@ -385,6 +385,24 @@ def sample_lines(run: Evidence) -> tuple[LineCost, ...]:
     parts = [(line, line.ms / total_ms) for line in lines]
     costs = [replace(line, phase="worker", share=part, ms=part * use.sample_ms) for line, part in parts]
     return tuple(sorted(costs, key=lambda line: -line.share))
+
+
+# From this part of making a sample on, a loop is what takes the time.
+_LARGER_PART = 0.5
+
+
+def find_sample_loop(run: Evidence) -> HotLoop | None:
+    """The loop over elements or samples that takes the larger part of making a sample."""
+    found = [hot for hot in find_hot_loops(run, sample_lines(run)) if not hot.loop.heavy]
+    hottest = max(found, key=lambda hot: hot.share, default=None)
+    return hottest if hottest is not None and hottest.share >= _LARGER_PART else None
+
+
+def loop_garbage_ms(run: Evidence, hot: HotLoop) -> float:
+    """What collecting garbage takes of a step, at lines of this loop: without workers the training thread does it."""
+    file = hot.lines[0].location.file
+    lines = [line for line in lines_in(run, "gc") if line.location.file == file]
+    return sum(line.ms for line in lines if is_of_loop(line, hot.loop, run.files[file]))
 
 
 def same_part(run: Evidence) -> float | None:

@@ -24,9 +24,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from flatout.model.edits import BatchCosts, Edits
+from flatout.model.edits import BatchCosts, Edits, LessHost
 from flatout.problems.found import FoundInRun, FoundInSource, loader_is_here
-from flatout.problems.input.loading import Feed, sample_bound_feed, sample_lines
+from flatout.problems.input.loading import (
+    Feed,
+    find_sample_loop,
+    loop_garbage_ms,
+    sample_bound_feed,
+    sample_lines,
+)
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
 from flatout.source.code import Code
@@ -66,8 +72,18 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("in107.cause", collate_fn=str(use.settings.get("collate_fn")), collate_ms=collate_ms, share=part),
         change=message("in107.change"),
-        edits=Edits((BatchCosts(feed.work_ms * (1 - (1 - _LEFT) * part), feed.work_ms),)),
+        edits=_edits(run, feed, part),
     )
+
+
+def _edits(run: Evidence, feed: Feed, part: float) -> Edits:
+    loop = find_sample_loop(run)
+    if loop is None:
+        return Edits((BatchCosts(feed.work_ms * (1 - (1 - _LEFT) * part), feed.work_ms),))
+    # A loop over elements or samples that is done at once, and the garbage that its iterations make.
+    gc_ms = loop_garbage_ms(run, loop)
+    left_ms = [(feed.work_ms * (1 - (1 - left) * part), gc_ms * (1 - left)) for left in loop.left(of_sample=True)]
+    return Edits.between((BatchCosts(ms, feed.work_ms), LessHost(garbage_ms, "gc")) for ms, garbage_ms in left_ms)
 
 
 def _can_be_quicker(run: Evidence, feed: Feed) -> bool:

@@ -26,14 +26,13 @@ from flatout.model.edits import Edits, ReadyBatches
 from flatout.model.measured import batch_ms
 from flatout.model.prediction import can_promise, predict
 from flatout.problems.found import KEEPS_FROM_HEALTH, FoundInRun
-from flatout.problems.hot_lines import LOOP, HotLoop, find_hot_loops, lines_in, place_name
-from flatout.problems.input.loading import cheaper_batches, main_nature, sample_lines
+from flatout.problems.hot_lines import LOOP, HotLoop, lines_in, place_name
+from flatout.problems.input.loading import cheaper_batches, find_sample_loop, main_nature
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 
 CODE = "IN118"
 GENERAL = True
-_LARGER_PART = 0.5
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -52,7 +51,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     figures = {"wait_ms": wait_ms, "step_ms": run.step_ms}
     nature = main_nature(run)
     # Native code does the same for each element or sample, whoever calls it.
-    loop = _find_loop(run) if nature is not None and nature[0] == "python" else None
+    loop = find_sample_loop(run) if nature is not None and nature[0] == "python" else None
     cause = (
         message("in118.cause", **figures)
         if worst is None
@@ -77,21 +76,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             **({} if nature is None else {"nature": nature[0], "nature_share": round(nature[1], 3)}),
             **({} if loop is None else {LOOP: f"{loop.loop.first}-{loop.loop.last}"}),
         },
-        cause=told if loop is None else message("in118.cause_loop", cause=told, share=_share(loop), **span),
+        cause=told if loop is None else message("in118.cause_loop", cause=told, share=loop.share, **span),
         change=change if loop is None else message("in118.change_loop", **span),
         edits=edits if loop is None else _do_at_once(run, loop) or edits,
     )
-
-
-def _find_loop(run: Evidence) -> HotLoop | None:
-    """The loop over elements or samples that takes the larger part of making a sample."""
-    found = [hot for hot in find_hot_loops(run, sample_lines(run)) if not hot.loop.heavy]
-    hottest = max(found, key=_share, default=None)
-    return hottest if hottest is not None and _share(hottest) >= _LARGER_PART else None
-
-
-def _share(hot: HotLoop) -> float:
-    return sum(line.share for line in hot.lines)
 
 
 def _do_at_once(run: Evidence, hot: HotLoop) -> Edits | None:
@@ -99,5 +87,5 @@ def _do_at_once(run: Evidence, hot: HotLoop) -> Edits | None:
     work_ms = None if use is None else batch_ms(run, use)
     if not work_ms:
         return None
-    left_ms = [work_ms * (1.0 - (1.0 - left) * _share(hot)) for left in hot.left(of_sample=True)]
+    left_ms = [work_ms * (1.0 - (1.0 - left) * hot.share) for left in hot.left(of_sample=True)]
     return cheaper_batches(work_ms, left_ms)
