@@ -25,6 +25,17 @@ class Lion(torch.optim.Optimizer):
             for p in group["params"]:
                 p.add_(torch.sign(p.grad), alpha=-group["lr"])
 """
+_IN_FUNCTION = """\
+class Lion(torch.optim.Optimizer):
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.update(p, group)
+
+    def update(self, p, group):
+        p.add_(torch.sign(p.grad), alpha=-group["lr"])
+"""
+_IN_UPDATE = (LineCost(Location("train.py", 8), "update", "optimizer", 0.38, 38.0),)
 _IN_LOOP = (LineCost(Location("train.py", 5), "step", "optimizer", 0.38, 38.0),)
 CASES = (
     Case("finds it when foreach is off", run(gpu=_DRY, ms=_LONG, all_lines=_STEPS, **_with(foreach=False)), found=True),
@@ -33,6 +44,11 @@ CASES = (
     Case(
         "finds it when an optimizer of the script's own goes over its parameters",
         run(ms=_LONG, all_lines=_IN_LOOP, files={"train.py": _OWN}, **_with(kind="__main__.Lion")),
+        found=True,
+    ),
+    Case(
+        "finds it when a function does so for each of them",
+        run(ms=_LONG, all_lines=_IN_UPDATE, files={"train.py": _IN_FUNCTION}, **_with(kind="__main__.Lion")),
         found=True,
     ),
     Case("quiet when it is fused", run(gpu=_DRY, ms=_LONG, **_with(fused=True)), found=False),

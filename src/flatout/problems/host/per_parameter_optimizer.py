@@ -28,7 +28,7 @@ from flatout.model.edits import Edits, LessDevice, LessHost
 from flatout.model.prediction import predict
 from flatout.problems.found import WORTH, FoundInRun, FoundInSource, step_of
 from flatout.problems.host.optimizers import FUSED, Optimizer, ParameterUpdate, find_optimizers, find_updates
-from flatout.problems.hot_lines import host_lines, lines_in, text_at
+from flatout.problems.hot_lines import host_lines, is_of_loop, lines_in, text_at
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message, verbatim
 from flatout.records.report import Location
@@ -89,14 +89,20 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 
 
 def _own_loop(run: Evidence) -> Location | None:
-    """The most expensive line of an optimizer of the script's own that goes over its parameters in Python."""
+    """The most expensive line of an optimizer of the script's own that goes over its parameters in Python.
+
+    In the loop itself, or in a function that it calls for each.
+    """
     lines = lines_in(run, "optimizer")
     for line in lines:
         place = line.location
-        loops = find_text_loops(run.files.get(place.file, ""))
-        if any(loop.kind == "parameters" and loop.holds(place.line) and not loop.trains for loop in loops):
+        text = run.files.get(place.file, "")
+        loops = (loop for loop in find_text_loops(text) if loop.kind == "parameters" and not loop.trains)
+        loop = next((loop for loop in loops if is_of_loop(line, loop, text)), None)
+        if loop is not None:
             mine = [other for other in lines if other.location.file == place.file]
-            return place if sum(own_line.ms for own_line in mine) >= 0.5 * run.phase("optimizer").ms else None
+            at = place if loop.holds(place.line) else Location(place.file, loop.first)
+            return at if sum(own_line.ms for own_line in mine) >= 0.5 * run.phase("optimizer").ms else None
     return None
 
 
