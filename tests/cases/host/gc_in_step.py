@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location
 from tests.cases.code import SourceCase
 from tests.cases.evidence import HERE, Case, on_gpu, run
@@ -22,6 +23,20 @@ for batch in loader:
     found = targets(batch, out)
     loss = criterion(model(batch), found)
 """
+
+
+def _looping(loop_ms: float, collected_at: int) -> Evidence:
+    """With so much time in the loop, and garbage that is collected at this line."""
+    return run(
+        ms={"forward": 60.0, "backward": 20.0, "gc": 20.0},
+        all_lines=(
+            LineCost(Location("train.py", 3), "targets", "forward", loop_ms / 100, loop_ms),
+            LineCost(Location("train.py", collected_at), "targets", "gc", 0.2, 20.0),
+        ),
+        files={"train.py": _TARGETS},
+    )
+
+
 _SAYS = {(HERE.file, HERE.line): "gc.collect()"}
 CASES = (
     Case(
@@ -43,30 +58,8 @@ CASES = (
         ),
         found=True,
     ),
-    Case(
-        "quiet when it is a loop over elements that makes the garbage",
-        run(
-            ms={"forward": 60.0, "backward": 20.0, "gc": 20.0},
-            all_lines=(
-                LineCost(Location("train.py", 3), "targets", "forward", 0.5, 50.0),
-                LineCost(Location("train.py", 4), "targets", "gc", 0.2, 20.0),
-            ),
-            files={"train.py": _TARGETS},
-        ),
-        found=False,
-    ),
-    Case(
-        "finds it when most garbage is made beside such a loop",
-        run(
-            ms={"forward": 60.0, "backward": 20.0, "gc": 20.0},
-            all_lines=(
-                LineCost(Location("train.py", 3), "targets", "forward", 0.03, 3.0),
-                LineCost(Location("train.py", 8), "train", "gc", 0.2, 20.0),
-            ),
-            files={"train.py": _TARGETS},
-        ),
-        found=True,
-    ),
+    Case("quiet when it is a loop over elements that makes the garbage", _looping(50.0, 4), found=False),
+    Case("finds it when most garbage is made beside such a loop", _looping(3.0, 8), found=True),
     Case(
         "quiet when the collector is hardly seen", run(ms={"forward": 40.0, "backward": 60.0, "gc": 0.5}), found=False
     ),

@@ -17,6 +17,9 @@ from ..graph import saved_tensor
 
 _ELEMENTS = 1 << 13  # that are looked at
 _KEPT = 1 << 17  # elements that are kept to be timed: a copy of 512 KiB
+# What an operation that is timed may take at most, in multiplications, and the elements of what it multiplies with: the
+# process is about to end, and somebody waits for it.
+_MOST_OPERATIONS, _MOST_OTHER = 5e7, 1 << 22
 LEAST_SHARE = 1e-3
 _MAGNITUDE, _FIRST_NORMAL = 0x7FFFFFFF, 0x00800000  # of a float32, as an integer
 _MATRICES = {"AddmmBackward0": ("mat1", "mat2"), "MmBackward0": ("self", "mat2")}
@@ -33,17 +36,19 @@ class Given:
     other: tuple[int, ...]  # of what it is multiplied with
     options: tuple[Any, ...] = ()  # of a convolution; none: a matrix product
 
+    @property
+    def operations(self) -> float:
+        """Multiplications at most: a convolution with a stride has fewer."""
+        is_transposed = bool(self.options) and bool(self.options[_OPTIONS.index("transposed")])
+        summed_over = 1 if self.options and not is_transposed else 0
+        return float(math.prod(self.shape)) * math.prod(self.other) / max(1, self.other[summed_over])
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subnormal:
     given: Given
     share: float  # of its values
     rows: Any  # a copy of some of its rows, or None if one is too large
-
-    @property
-    def work(self) -> float:
-        """In multiplications of its values, but for the dimensions that a convolution adds."""
-        return float(math.prod(self.given.shape) * self.given.other[0 if self.given.options else 1])
 
 
 def find_subnormal(torch: Any, node: Any, is_readable: Callable[[Any], bool]) -> Subnormal | None:
@@ -54,7 +59,7 @@ def find_subnormal(torch: Any, node: Any, is_readable: Callable[[Any], bool]) ->
             if tensor.dtype is torch.float32 and is_readable(tensor):
                 share = _share(torch, tensor)
                 if share >= LEAST_SHARE:
-                    found.append(Subnormal(given, share, _some_rows(tensor)))
+                    found.append(Subnormal(given, share, _some_rows(tensor, given)))
     return max(found, key=lambda each: each.share, default=None)
 
 
@@ -91,8 +96,9 @@ def _thin(tensor: Any) -> Any:
     return tensor
 
 
-def _some_rows(tensor: Any) -> Any:
-    rows = min(len(tensor), _KEPT * len(tensor) // max(1, tensor.numel()))
+def _some_rows(tensor: Any, given: Given) -> Any:
+    part = min(1.0, _KEPT / max(1, tensor.numel()), _MOST_OPERATIONS / max(1.0, given.operations))
+    rows = int(part * len(tensor)) if math.prod(given.other) <= _MOST_OTHER else 0
     return tensor[:: -(-len(tensor) // rows)].clone() if rows else None
 
 

@@ -328,7 +328,7 @@ class LinkWatch(Watcher):
     def _keep_subnormal(self, operations: Sequence[Operation]) -> None:
         seen = {found.given: found for operation in operations if (found := operation.subnormal) is not None}
         if seen:
-            dearest = sorted(seen.values(), key=lambda each: each.share * each.work, reverse=True)
+            dearest = sorted(seen.values(), key=lambda each: each.share * each.given.operations, reverse=True)
             self._subnormal = {each.given: each for each in dearest[:_MOST_TIMED]}
 
     def _time_subnormal(self) -> None:

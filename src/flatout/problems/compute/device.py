@@ -10,6 +10,7 @@ from statistics import mean
 
 from flatout.model.edits import Edit, LessDevice, LessHost
 from flatout.records.evidence import Evidence
+from flatout.records.report import Location
 from flatout.source.training.jobs import TrainingJob, text_pattern
 
 # A GPU whose queue is found empty more often, or that starves longer, is not the bottleneck.
@@ -119,6 +120,13 @@ def needed_shares(run: Evidence) -> tuple[float, float, float] | None:
         return None
     worst, likely, best = (min(1.0, sum(active) / reached) for reached in _REACHED)
     return worst, likely, best
+
+
+def within_line(run: Evidence, location: Location, once_ms: float) -> tuple[float, float]:
+    """Milliseconds of forward and of backward, where either spares so much once: no more than the line takes."""
+    costs = [cost for cost in run.op_costs if cost.location == location]
+    forward_ms, backward_ms = sum(cost.forward_ms for cost in costs), sum(cost.backward_ms or 0.0 for cost in costs)
+    return min(once_ms, forward_ms), min(once_ms, backward_ms)
 
 
 def spare_passes(run: Evidence, forward_ms: float, backward_ms: float) -> tuple[Edit, ...]:

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.model.edits import Edits
-from flatout.problems.compute.device import spare_passes
+from flatout.problems.compute.device import spare_passes, within_line
 from flatout.problems.found import KEEPS_FROM_HEALTH, FoundInRun
 from flatout.problems.hot_lines import place_name
 from flatout.records.evidence import Evidence, HeavyLine
@@ -64,13 +64,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 
 
 def _saved(run: Evidence, line: HeavyLine) -> tuple[float, float]:
-    """Milliseconds of a step, forward and backward: no more than the line takes."""
-    costs = [cost for cost in run.op_costs if cost.location == line.location]
-    taken = sum(cost.forward_ms for cost in costs), sum(cost.backward_ms or 0.0 for cost in costs)
     # Either pass multiplies with it once. What was not timed is not promised.
     once_ms = sum(
         factor.uses * max(0.0, factor.dense_ms - factor.sparse_ms) / 2
         for factor in line.factors
         if factor.dense_ms is not None and factor.sparse_ms is not None
     )
-    return min(once_ms, taken[0]), min(once_ms, taken[1])
+    return within_line(run, line.location, once_ms)

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.model.edits import Edits
-from flatout.problems.compute.device import spare_passes
+from flatout.problems.compute.device import spare_passes, within_line
 from flatout.problems.found import KEEPS_FROM_HEALTH, FoundInRun
 from flatout.problems.hot_lines import place_name
 from flatout.records.evidence import Evidence, HeavyLine
@@ -64,13 +64,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 
 
 def _saved(run: Evidence, line: HeavyLine) -> tuple[float, float]:
-    """Milliseconds of a step, forward and backward: no more than the line takes."""
-    costs = [cost for cost in run.op_costs if cost.location == line.location]
-    taken = sum(cost.forward_ms for cost in costs), sum(cost.backward_ms or 0.0 for cost in costs)
     # Either pass multiplies with it once. What was not timed is not promised.
     once_ms = sum(
         found.uses * max(0.0, found.slow_ms - found.quick_ms) / 2
         for found in line.subnormals
         if found.slow_ms is not None and found.quick_ms is not None
     )
-    return min(once_ms, taken[0]), min(once_ms, taken[1])
+    return within_line(run, line.location, once_ms)

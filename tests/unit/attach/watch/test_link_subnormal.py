@@ -97,6 +97,29 @@ def test_a_part_of_many_rows_is_kept() -> None:
     assert float((found.rows.abs() < 1e-38).float().mean()) == pytest.approx(0.25, rel=0.01)
 
 
+def test_no_more_is_timed_than_the_end_of_a_process_may_take() -> None:
+    many = Given((64, 512), (512, 20_000))
+
+    found = find(nn.Linear(512, 20_000, bias=False)(fading(64, 512)), "MmBackward0")
+
+    assert many.operations == 64 * 512 * 20_000
+    assert found is not None and found.rows is None, "what it is multiplied with is too large"
+    found = find(nn.Linear(512, 4000)(fading(256, 512)), "AddmmBackward0")
+    assert found is not None
+    assert 0 < len(found.rows) * 512 * 4000 <= 5e7
+
+
+@pytest.mark.parametrize(
+    ("given", "operations"),
+    [
+        (Given((8, 3, 10, 10), (16, 3, 3, 3), ((1, 1), (1, 1), (1, 1), False, (0, 0), 1)), 8 * 3 * 100 * 16 * 9),
+        (Given((8, 3, 10, 10), (3, 16, 4, 4), ((2, 2), (1, 1), (1, 1), True, (0, 0), 1)), 8 * 3 * 100 * 16 * 16),
+    ],
+)
+def test_operations_of_a_convolution(given: Given, operations: float) -> None:
+    assert given.operations == operations
+
+
 def test_a_row_that_is_too_large_is_not_timed() -> None:
     found = find(nn.Conv1d(1, 2, 3)(fading(2, 1, 1 << 18)), "ConvolutionBackward0")
 
