@@ -47,6 +47,8 @@ class Context:
     # The last events are read: no look may begin. Its modules would be imported at exit. What they compile from text
     # (dataclasses do) makes CPython forget that Ctrl-C ended the script: its exit code would be another.
     is_ending: bool = False
+    # A CUDA graph was captured in this process.
+    has_captured: bool = False
     # Every optimizer that was made, as weak references.
     optimizers: list[Any] = field(default_factory=list)
     # Embeddings, as weak references, and the file and line that made each.

@@ -195,7 +195,8 @@ def rank_findings(found: Iterable[Finding]) -> list[Finding]:
     """What endangers the run first, then by predicted gain; what promises none comes last, the graver first.
 
     The gain of a general finding is the most there could be: it comes behind a known cause of the same time, if that
-    takes a large part of it. Of two that gain alike, the one that removes the cost comes before the one that hides it.
+    takes a large part of it. Of two that gain alike, the one that removes the cost comes before the one that hides it, and
+    then the one that gains at least as much more surely.
     """
     listed = list(found)
     of_loaders = [finding for finding in listed if finding.family in _OF_LOADERS and not _is_general(finding)]
@@ -222,9 +223,10 @@ def rank_findings(found: Iterable[Finding]) -> list[Finding]:
         takes = _saved_share(best) >= _LARGE_PART * _saved_share(gain.mid)
         return min(gain.mid, best - _BEHIND) if takes and best >= _NOTED else gain.mid
 
-    def weight(finding: Finding) -> tuple[bool, float, int, str]:
+    def weight(finding: Finding) -> tuple[bool, float, float, int, str]:
         is_danger = finding.predicted_gain is None and finding.severity == "high"
-        return not is_danger, -gain_of(finding), _SEVERITIES.index(finding.severity), finding.code
+        least = finding.predicted_gain.low if finding.predicted_gain is not None else 1.0
+        return not is_danger, -gain_of(finding), -least, _SEVERITIES.index(finding.severity), finding.code
 
     return sorted(listed, key=weight)
 

@@ -235,6 +235,12 @@ def _last_state(recording: Recording) -> dict[str, Any]:
     return states[-1] if states else {}
 
 
+def mean_step_ms(ranks: Sequence[Rank]) -> float | None:
+    """Of the steady steps of all ranks."""
+    steps = sum(rank.steady.total for rank in ranks)
+    return 1e3 * sum(rank.steady.total_wall_s for rank in ranks) / steps if steps else None
+
+
 def told(recording: Recording, what: str) -> list[dict[str, Any]]:
     """Texts of this name, in the order they were written; what is no record is none of ours."""
     return [value for value in recording.values(what) if isinstance(value, dict)]

@@ -7,10 +7,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from flatout.diagnose.ranks import Floats, Rank, during_steps, keep_rows, reduce_known
+from flatout.diagnose.kernels import kernel_use
+from flatout.diagnose.ranks import Floats, Rank, during_steps, keep_rows, mean_step_ms, reduce_known
 from flatout.diagnose.source_text import evaluated_at
 from flatout.records.evidence import Evaluations, GpuState, OomKill
-from flatout.records.report import PHASES, GpuUse, HostUse, LineCost
+from flatout.records.report import PHASES, GpuUse, HostUse, KernelUse, LineCost
 from flatout.records.sample import ROLES, THROTTLE_REASONS, Role, throttle_names
 from flatout.store.rows import Rows
 from flatout.store.run import StoredRun
@@ -29,6 +30,7 @@ _FEWEST_READINGS = 5
 # Names a column may have, the one in use first.
 _COLUMNS = {
     "util_percent": ("util_percent", "util_gpu_percent"),
+    "own_util_percent": ("own_util_percent",),
     "power_w": ("power_w",),
     "power_limit_w": ("power_limit_w",),
     "sm_active": ("sm_active_share", "sm_active"),
@@ -186,6 +188,7 @@ def gpu_use(run: StoredRun, ranks: Sequence[Rank]) -> GpuUse | None:
     peak = reduce_known(own, np.max) if np.isfinite(own).any() else reduce_known(used, np.max)
     starved, drained, device_ms = _timeline(ranks)
     util = reduce_known(column["util_percent"])
+    kernels, step_ms = kernel_use(ranks), mean_step_ms(ranks)
     is_alone = len(used) >= _FEWEST_READINGS and (used - own < _NOBODY_ELSE_BYTES).mean() > _MOSTLY
     return GpuUse(
         starved_share=starved,
@@ -197,8 +200,15 @@ def gpu_use(run: StoredRun, ranks: Sequence[Rank]) -> GpuUse | None:
         memory_peak=None if peak is None else int(peak),
         drained_share=drained,
         device_ms=device_ms,
-        busy_share=util / 100 if is_alone and util is not None else None,
+        busy_share=_busy_share(kernels, step_ms, util if is_alone else reduce_known(column["own_util_percent"])),
+        kernels=kernels,
     )
+
+
+def _busy_share(kernels: KernelUse | None, step_ms: float | None, own_util: float | None) -> float | None:
+    if kernels is not None and step_ms:
+        return min(1.0, kernels.busy_ms / step_ms)
+    return None if own_util is None else own_util / 100
 
 
 def _sampled(rows: Rows | None, names: Sequence[str]) -> Floats:

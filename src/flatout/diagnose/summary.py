@@ -14,7 +14,7 @@ from flatout.diagnose.findings import find_problems, name_bound, withhold_unsure
 from flatout.diagnose.ledger import divide_step, with_delay
 from flatout.diagnose.loaders import same_loaders, worker_costs
 from flatout.diagnose.machine import machine_notices, machine_use, run_delay_ms, widen_gains
-from flatout.diagnose.ranks import Rank, first_recordings, told, training_ranks
+from flatout.diagnose.ranks import Rank, first_recordings, mean_step_ms, told, training_ranks
 from flatout.diagnose.resources import gpu_use, host_use
 from flatout.diagnose.sites import call_sites, slowest_lines, stage_costs, stage_notices
 from flatout.diagnose.steady import steps_needed
@@ -151,7 +151,7 @@ def _measure(run: StoredRun, ranks: Sequence[Rank]) -> RunReport:
     gpu = gpu_use(run, ranks)
     device = str(live["torch"].get("device_name") or "cpu")
     on_gpu = device != "cpu" or any(rank.recording.count("device") for rank in ranks)
-    phases, step_ms, delay_ms = _phases(ranks), _step_ms(ranks), run_delay_ms(run, ranks)
+    phases, step_ms, delay_ms = _phases(ranks), mean_step_ms(ranks), run_delay_ms(run, ranks)
     syncs, copies, pauses = call_sites(ranks)
     ledger, _ = divide_step(run, ranks, phases, op_costs(ranks, phases))
     return RunReport(
@@ -218,16 +218,11 @@ def _throughput(ranks: Sequence[Rank]) -> Throughput:
     )
 
 
-def _step_ms(ranks: Sequence[Rank]) -> float | None:
-    steps = sum(rank.steady.total for rank in ranks)
-    return 1e3 * sum(rank.steady.total_wall_s for rank in ranks) / steps if steps else None
-
-
 def _phases(ranks: Sequence[Rank]) -> dict[str, PhaseShare]:
     """Over the steady steps of all ranks; the shares add up to 1 and the milliseconds to the mean step."""
     total_s = np.sum([rank.steady.phase_total_s for rank in ranks], axis=0) if ranks else np.zeros(len(PHASES))
     wall_s = sum(rank.steady.total_wall_s for rank in ranks) or 1.0
-    step_ms = _step_ms(ranks) or 0.0
+    step_ms = mean_step_ms(ranks) or 0.0
     shares = (total_s / wall_s).tolist()
     return {name: PhaseShare(share, share * step_ms) for name, share in zip(PHASES, shares, strict=True)}
 

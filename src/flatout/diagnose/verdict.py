@@ -97,6 +97,8 @@ def removable(
     # A wait also drains the device between the boundaries at which it was looked at: how long no kernel ran shows that.
     busy = gpu.busy_share if gpu else None
     idle = 0.0 if busy is None else max(0.0, 1.0 - busy - waiting - cadence)
+    if gpu is not None and gpu.kernels is not None:
+        exposed = idle  # known to the kernel: nothing has to be told from the boundaries
     transfer = max(drained * share["h2d"], min(share["h2d"], idle))
     sync = min(share["sync"], max(0.0, exposed - transfer, idle - transfer))
     # Where the device is looked at right after a wait it is found with nothing to do, and soon has enough again.

@@ -294,7 +294,15 @@ def _call(call: Mapping[str, Any], forward_scale: float, backward_scale: float) 
         is_random=bool(call.get("is_random")),
         moves_state=bool(call.get("moves_state")),
         flows_through=bool(call.get("flows_through")),
+        device_ms=_device_ms(call.get("device_ms")),
     )
+
+
+def _device_ms(told_ms: Sequence[float | None] | None) -> tuple[float, float] | None:
+    if not told_ms or all(ms is None for ms in told_ms):
+        return None
+    forward_ms, backward_ms = (ms or 0.0 for ms in told_ms)
+    return forward_ms, backward_ms
 
 
 def _merge(calls: Sequence[NeedlessCall], windows: int) -> NeedlessCall:
@@ -306,7 +314,14 @@ def _merge(calls: Sequence[NeedlessCall], windows: int) -> NeedlessCall:
         is_random=any(call.is_random for call in calls),
         moves_state=any(call.moves_state for call in calls),
         flows_through=any(call.flows_through for call in calls),
+        device_ms=_recorded_ms(calls),
     )
+
+
+def _recorded_ms(calls: Sequence[NeedlessCall]) -> tuple[float, float] | None:
+    """In the one window that recorded kernels, a step's."""
+    known = [call.device_ms for call in calls if call.device_ms is not None]
+    return (sum(ms for ms, _ in known), sum(ms for _, ms in known)) if known else None
 
 
 def _windows(ranks: Sequence[Rank]) -> list[Mapping[str, Any]]:

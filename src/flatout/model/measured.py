@@ -202,3 +202,8 @@ def possible_work_ms(run: Evidence) -> float | None:
         return run.device_busy_ms
     starves = run.on_gpu and run.starved_ms >= STARVES * run.step_ms
     return min(work_ms, run.step_ms - run.starved_ms) if starves else work_ms
+
+
+def is_work_recorded(run: Evidence) -> bool:
+    """Is the device's work known by its kernels, those of a training step alone?"""
+    return run.report.gpu is not None and run.report.gpu.kernels is not None

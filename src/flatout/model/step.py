@@ -11,6 +11,7 @@ from flatout.model.measured import (
     computing_share,
     handover_ms,
     is_saturated,
+    is_work_recorded,
     main_demand,
     measured_computing_share,
     others_demand,
@@ -257,8 +258,9 @@ def _device(run: Evidence, host_ms: float, paused_ms: float) -> Device | None:
     sync_ms, work_ms = run.phase("sync").ms, possible_work_ms(run)
     if work_ms is None:
         return Device(None, lag_ms=sync_ms, synced=1.0 if sync_ms > 0 else 0.0)
-    # In a long pause, which mostly evaluates, it works about as much.
-    work_ms *= max(0.0, 1.0 - paused_ms / run.step_ms)
+    if not is_work_recorded(run):
+        # In a long pause, which mostly evaluates, it works about as much.
+        work_ms *= max(0.0, 1.0 - paused_ms / run.step_ms)
     lag_ms = sync_ms - max(0.0, work_ms - host_ms)
     return Device(work_ms, max(0.0, lag_ms), synced=1.0 if sync_ms > 0 else 0.0)
 

@@ -254,6 +254,8 @@ class NeedlessCall:
     moves_state: bool = False
     # Gradients go on through it to what came before.
     flows_through: bool = False
+    # What the device does for it, forward and backward; None: not recorded.
+    device_ms: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,60 @@ class PhaseShare:
     ms: float
 
 
+KernelKind = Literal[
+    "gemm",
+    "convolution",
+    "attention",
+    "recurrent",
+    "normalisation",
+    "pointwise",
+    "reduction",
+    "indexing",
+    "copy",
+    "layout",
+    "optimizer",
+    "communication",
+    "other",
+]
+# Kinds that multiply: what tensor cores are for.
+MULTIPLYING: tuple[KernelKind, ...] = ("gemm", "convolution", "attention", "recurrent")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelShare:
+    """All kernels of one kind: how many a step has, and their milliseconds; of these, on tensor cores."""
+
+    kind: KernelKind
+    count: float
+    ms: float
+    tensor_core_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLine:
+    """What one line of the script launches in a step, in forward or for it in backward."""
+
+    location: Location
+    function: str
+    phase: str
+    count: float
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class KernelUse:
+    """What ran on the device in a step. `busy_ms`: at least one kernel ran."""
+
+    busy_ms: float
+    count: float
+    kinds: tuple[KernelShare, ...] = ()
+    # The longest first; what no line of the script launches is in none.
+    lines: tuple[KernelLine, ...] = ()
+
+    def ms_of(self, *kinds: KernelKind) -> float:
+        return sum(share.ms for share in self.kinds if share.kind in kinds)
+
+
 @dataclass(frozen=True, slots=True)
 class GpuUse:
     """How busy the GPU was. Shares are 0..1, utilisation in percent, memory in bytes."""
@@ -135,8 +189,11 @@ class GpuUse:
     drained_share: float | None = None
     # Device-timeline milliseconds a step: forward, backward, optimizer, other, step.
     device_ms: dict[str, float] = field(default_factory=dict)
-    # Share of the time in which some kernel ran: utilisation, where no other process used the GPU.
+    # Share of the time in which some kernel of this process ran: recorded; else utilisation, where no other process
+    # used the GPU.
     busy_share: float | None = None
+    # One step's kernels, where a window recorded them.
+    kernels: KernelUse | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,8 @@ class GpuSample:
 
     gpu: int
     util_percent: float | None = None
+    # The part of it that is the watched tree's, by the driver's account of processes.
+    own_util_percent: float | None = None
     memory_util_percent: float | None = None
     memory_used_bytes: float | None = None
     memory_total_bytes: float | None = None

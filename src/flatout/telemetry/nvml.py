@@ -43,6 +43,7 @@ class _Device:
         self._passing: dict[Message, None] = {}
         self._is_lost = False
         self._gpm: Gpm | None = None
+        self._asked_us = 0  # when utilisation by process was last sampled
         if facts.is_mig:
             self._lasting[message("nvml.mig_slice")] = None
         else:
@@ -75,6 +76,7 @@ class _Device:
         sample = replace(
             shared,
             util_percent=None if util is None else float(util.gpu),
+            own_util_percent=self._own_utilisation(own_pids),
             memory_util_percent=None if util is None else float(util.memory),
             power_w=self._ask("power", lambda: lib.nvmlDeviceGetPowerUsage(handle) / 1000),
             power_limit_w=self._ask("power limit", lambda: lib.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000),
@@ -130,6 +132,33 @@ class _Device:
         known = [float(size) for size in sizes if size is not None]
         others = {process.pid for process in processes or () if process.pid not in own_pids}
         return sum(known) if known else None, float(len(others)) if sizes else None
+
+    def _own_utilisation(self, own_pids: Set[int]) -> float | None:
+        """Percent of the time in which kernels of the watched tree ran, since this was last asked."""
+        if not own_pids:
+            return None
+        since = self._asked_us
+        said = self._ask("processes", lambda: self._utilisation_since(since))
+        latest = max((sample.timeStamp for sample in said or ()), default=since)
+        if latest <= since:
+            return None  # nothing new
+        self._asked_us = latest
+        own = [sample for sample in said or () if sample.pid in own_pids and sample.timeStamp > since]
+        if not since or not own:
+            return None
+        by_process: dict[int, list[float]] = {}
+        for sample in own:
+            by_process.setdefault(sample.pid, []).append(float(sample.smUtil))
+        return min(100.0, sum(sum(values) / len(values) for values in by_process.values()))
+
+    def _utilisation_since(self, since_us: int) -> list[Any]:
+        ask = getattr(self._lib, "nvmlDeviceGetProcessUtilization", None)
+        try:
+            return [] if ask is None else list(ask(self._handle, since_us))
+        except self._lib.NVMLError as error:
+            if error.value == self._lib.NVML_ERROR_NOT_FOUND:
+                return []  # nobody has used it meanwhile
+            raise
 
     def _ask(self, what: str, question: Callable[[], _T]) -> _T | None:
         if self._is_lost or what in self._hopeless:

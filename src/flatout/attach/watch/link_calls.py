@@ -11,7 +11,7 @@ import ctypes
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -49,6 +49,10 @@ class Call:
     passes: int = 0  # in how many
     forward_s: float = 0.0
     backward_s: float = 0.0
+    # When it began and ended, and what the device does for it; None: not recorded.
+    moments: list[float] = field(default_factory=list)
+    forward_device_s: float | None = None
+    backward_device_s: float | None = None
     first_call: Call | None = None  # of a repeat: what it repeats
     is_random: bool = False  # another result than the first time, by random numbers
     moves_state: bool = False  # buffers of the module change: running statistics

@@ -20,6 +20,7 @@ from ..sites import MOST_FRAMES, rank_of, user_frame
 from ..sites import USER as USERS_CODE
 from ..tracer import Tracer, clock
 from . import loader
+from .kernels import Moment
 from .link_calls import NOWHERE, Key, ModuleCalls
 from .link_functions import FunctionCalls
 from .link_holders import Holders
@@ -101,6 +102,8 @@ class ForwardLines:
         self._last_moment = 0.0
         self._carving: list[bool] = []  # calls under way: is their time carved out?
         self._is_after_step = True
+        # Where the launches of kernels are recorded: which line ran from when on.
+        self.track: list[Moment] | None = None
         # Bound once: a frame's trace function is ours if it is this very object.
         self._on_call, self._on_line, self._on_module = self._see_call, self._see_line, self._see_module
 
@@ -145,6 +148,8 @@ class ForwardLines:
         self._lost.take()
         self._own_s += clock() - begun
         self._since = clock()
+        if self.track is not None:
+            self.track.append((self._since, "forward", self.key))
         sys.settrace(self._on_call)
 
     def pause(self) -> dict[Key, list[float]]:
@@ -250,6 +255,7 @@ class ForwardLines:
             call = self.calls.enter(frame.f_locals, self.key)
             if call is not None:
                 call.forward_s = -self._spent_s
+                call.moments.append(self._since)
             self._take_own()
 
     def _leave_module(self, result: Any) -> None:
@@ -257,6 +263,7 @@ class ForwardLines:
             call = self.calls.leave(result)
             if call is not None:
                 call.forward_s += self._spent_s
+                call.moments.append(self._since)
             self._take_own()
 
     def _take_own(self) -> None:
@@ -292,6 +299,8 @@ class ForwardLines:
             self._note_nodes(number, self.key)
         self.key, self._is_new = key, is_new
         self._looks += 1
+        if self.track is not None:
+            self.track.append((now, "forward", key))
         self._since = since = clock()
         self._own_s += since - now
         if since - now > LONG_S:

@@ -15,6 +15,7 @@ from itertools import islice
 from types import FrameType
 from typing import Any
 
+from ..tracer import clock
 from .link_calls import REPEAT, Call, Key, ModuleCalls, digest_of, leaves_of, version_of, weights_of
 
 # A function that is called more often is one that a loop calls, and soon done.
@@ -52,7 +53,7 @@ class FunctionCalls:
             return
         with self._without_overrides():
             signature = id(code), tuple(self._signature(frame))
-        call = Call(key, code.co_name, True, first=self._sequence(), forward_s=-spent_s)
+        call = Call(key, code.co_name, True, first=self._sequence(), forward_s=-spent_s, moments=[clock()])
         self._open.append(_Open(call, signature))
 
     def leave(self, result: Any, spent_s: float) -> None:
@@ -62,6 +63,7 @@ class FunctionCalls:
             return
         call = opened.call
         call.last, call.forward_s = self._sequence(), call.forward_s + spent_s
+        call.moments.append(clock())
         if call.last <= call.first or call.forward_s < _LEAST_S:
             return
         with self._without_overrides():

@@ -13,6 +13,7 @@ import math
 import sys
 import time
 import weakref
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from typing import Any
 
 from ..graph import saved_tensor
 from ..tracer import Tracer, clock
+from .kernels import Kernel, Moment, find_launchers
 from .link_calls import NOWHERE, Call, Key, ModuleCalls
 from .link_drops import Drops
 from .link_forward import LONG_S, NODE_EVENTS, TOO_DEAR, ForwardLines, LostTime
@@ -41,6 +43,9 @@ class LineTotals:
     ops: int = 0
     forward_s: float = 0.0
     backward_s: float = 0.0
+    # What the device does for it, where kernels were recorded.
+    forward_device_s: float = 0.0
+    backward_device_s: float = 0.0
 
 
 class LinkSample:
@@ -68,7 +73,9 @@ class LinkSample:
         self.forward = ForwardLines(torch, tracer, self._lost, self._give_up, limit_s, event_s, calls)
         self.backward = BackwardNodes(torch, self._lost, self._give_up, event_s, drops)
 
-    def begin(self) -> None:
+    def begin(self, with_kernels: bool = False) -> None:
+        if with_kernels:
+            self.forward.track = self.backward.track = []
         self.forward.resume()
 
     def end(self) -> None:
@@ -113,11 +120,43 @@ class LinkSample:
         self._guarded(self._leave_backward)
 
     def optimizer_begins(self, optimizer: Any) -> None:
+        self._note("optimizer")
         self.forward.functions.forget_known()
         self._guarded(lambda: self.backward.optimizer_begins(optimizer))
 
     def optimizer_ends(self) -> None:
         self._guarded(self.backward.drops.optimizer_ends)
+        self._note("")
+
+    def _note(self, phase: str) -> None:
+        if self.forward.track is not None:
+            self.forward.track.append((clock(), phase, None))
+
+    def take_kernels(self, kernels: Sequence[Kernel]) -> list[tuple[str, Key]]:
+        """What the device did for each line and needless call; the phase and the line that launched each kernel."""
+        track = self.forward.track or []
+        launchers = find_launchers(kernels, track)
+        launched = [kernel.launched_s for kernel in kernels]
+        for call in self.forward.calls.found:
+            call.forward_device_s = sum(
+                kernel.seconds
+                for begun, ended in zip(call.moments[::2], call.moments[1::2], strict=False)
+                for kernel in kernels[bisect_left(launched, begun) : bisect_right(launched, ended)]
+            )
+        places: list[tuple[str, Key]] = []
+        for kernel, (phase, what) in zip(kernels, launchers, strict=True):
+            key = NOWHERE
+            if phase == "forward":
+                key = what
+                self.lines[key].forward_device_s += kernel.seconds
+            elif phase == "backward":
+                key = what[0]
+                self.lines[key].backward_device_s += kernel.seconds
+                for part in what[1:]:
+                    if isinstance(part, Call):
+                        part.backward_device_s = (part.backward_device_s or 0.0) + kernel.seconds
+            places.append((phase, key))
+        return places
 
     def _guarded(self, call: Callable[[], None]) -> None:
         if self.why_not:
@@ -181,6 +220,8 @@ class BackwardNodes:
         self._begun = 0.0
         # By thread: whose nodes run now, and since when.
         self._running: dict[int, tuple[_Whose, float]] = {}
+        # Where the launches of kernels are recorded: whose nodes ran from when on.
+        self.track: list[Moment] | None = None
         self._seconds: dict[_Whose, float] = {}
         self.passes = BackwardPasses()
         self.tables = Tables()
@@ -292,6 +333,8 @@ class BackwardNodes:
             # What autograd does before its first node is for that one.
             before, since = self._running.get(me) or (whose, now if self._running else self._begun)
             self._add(before, now - since - self._node_s)
+            if self.track is not None:
+                self.track.append((now, "backward", whose))
             since = clock()
             self._own_s += since - now
             if since - now > LONG_S:

@@ -21,6 +21,7 @@ from ..sites import user_frame
 from ..steps import time_of_event
 from ..tracer import ENTER_GRAD, OPTIMIZER_BEGINS, OPTIMIZER_ENDS, REQUEST_NO_GRAD, clock
 from .interruptions import is_compiler_used
+from .kernels import FIXED_S, LAUNCH_S, LAUNCHES_PER_NODE, KernelWindow, describe_kernels
 
 if TYPE_CHECKING:
     from .link_calls import Call, Key
@@ -41,6 +42,8 @@ _SPREAD, _SPREAD_MORE = 1.25, 0.5
 # What the first window is taken to cost, before one has been measured.
 _FIXED_S, _NODE_S = 0.004, 0.000025
 _MOST_NODES = 50_000
+# What rules out a window over lines, and over kernels too.
+_NO_KERNELS = ("other_rank",)
 _MOST_LINES = 200  # that are written down, the dearest first
 _SPARSE = 0.1  # of a factor's values are not zero: the most of which a sparse product gains (measured: from 0.08 down)
 _MOST_TIMED = 2  # of such products, and of those with subnormal numbers, when the process ends
@@ -83,9 +86,12 @@ class LinkWatch(Watcher):
         # A private name of torch: without it there is no window, and all else is watched as before.
         self._sequence = getattr(context.torch._C._autograd, "_get_sequence_nr", None)
         self._sample: LinkSample | None = None
+        # On a GPU, one of the windows records the kernels too.
+        self._kernels = KernelWindow(self._torch)
         self.at_fork()
 
     def at_fork(self) -> None:
+        self._kernels.is_open = False  # the parent's
         self._close()
         self._random = random.Random(20263)  # our own: the script's random state is not ours to move
         self._taken = self._misses = self._waited = 0
@@ -101,6 +107,7 @@ class LinkWatch(Watcher):
         self._subnormal: dict[Given, Subnormal] = {}  # of the last window that saw some
         self._off = self._sequence is None
         self._why = "unknown_torch" if self._off else ""
+        self._alone_at = -1  # the step of a window that records nothing but kernels
 
     def take_own_s(self) -> float:
         own_s, self._own_s = self._own_s, 0.0
@@ -112,14 +119,16 @@ class LinkWatch(Watcher):
             return False
         try:
             self._turns.follow(codes, self._context.phases.leader)
-            if self._sample is not None:
+            if self._alone_at >= 0:
+                self._advance_alone(codes, index)
+            elif self._sample is not None:
                 self._advance(self._sample, codes, index)
             elif self._is_due(codes, index, now):
                 self._open(index, now)
         except Exception as error:
             self._fail(error)
         reads_on = self._is_often or self._waited > 0
-        return self._sample is not None or (reads_on and not self._off)
+        return self._sample is not None or self._alone_at >= 0 or (reads_on and not self._off)
 
     def _is_due(self, codes: Sequence[int], index: int, now: float) -> bool:
         assert self._sequence is not None
@@ -131,8 +140,15 @@ class LinkWatch(Watcher):
         if self._context.is_ending or index < _FIRST_STEP or self._nodes <= 0:
             return False
         run_s = _run_s(now)
+        left_s = self._budget * run_s - self._cost_s
         expected_s = self._dearest_s or _FIXED_S + _NODE_S * self._nodes
-        if run_s < self._not_before_s or expected_s > self._budget * run_s - self._cost_s:
+        if self._wants_kernels():
+            # They tell more than another window over lines, and come alone where lines are too dear.
+            if expected_s > left_s:
+                expected_s = self._kernels_s
+            elif self._taken:
+                expected_s += self._kernels_s
+        if run_s < self._not_before_s or expected_s > left_s:
             self._waited = 0
             return False
         if codes and codes[-1] & 31 == OPTIMIZER_ENDS and self._turns.is_at_an_end:
@@ -148,12 +164,20 @@ class LinkWatch(Watcher):
     def _open(self, index: int, now: float) -> None:
         begun = clock()
         why = self._why_never()
-        if why:
+        if why and (why in _NO_KERNELS or not self._wants_kernels()):
             self._stop(why)
             return
         self._why = self._why_not_now()
         if self._why:
             self._miss(now)
+            return
+        allowed_s = self._budget * _run_s(now) - self._cost_s
+        with_kernels = self._wants_kernels() and (self._is_often or self._kernels_s <= allowed_s)
+        if why or (self._dearest_s or _FIXED_S + _NODE_S * self._nodes) > allowed_s:
+            if with_kernels:
+                self._alone_at, self._why = index + 1, why
+                self._open_kernels()
+                self._pay(clock() - begun)
             return
         # Not before it is needed: every import delays the script's start.
         from .link_calls import ModuleCalls
@@ -161,13 +185,64 @@ class LinkWatch(Watcher):
         from .link_sample import LinkSample
 
         self._event_s = self._event_s or time_of_event()
-        allowed_s = self._budget * _run_s(now) - self._cost_s
         calls = ModuleCalls(self._torch, lambda: _held_weights(self._context.optimizers), self._weights)
         drops = Drops(self._torch, self._context.optimizers)
         self._sample = LinkSample(self._torch, self._tracer, index + 1, allowed_s, self._event_s, calls, drops)
+        if with_kernels:
+            self._open_kernels()
         self._tracer.window = self._sample
         self._pay(clock() - begun)
-        self._sample.begin()
+        self._sample.begin(with_kernels)
+
+    def _wants_kernels(self) -> bool:
+        is_on_device = self._device is not None and self._device.ready
+        return is_on_device and not self._kernels.is_spent and not self._context.has_captured
+
+    @property
+    def _kernels_s(self) -> float:
+        """What recording them is taken to cost."""
+        return FIXED_S + LAUNCH_S * LAUNCHES_PER_NODE * self._nodes
+
+    def _open_kernels(self) -> None:
+        why = self._kernels.why_not()
+        if why:
+            self._kernels.is_spent = True
+            self._output().text("kernels_missing", {"why": why})
+        else:
+            self._kernels.open()
+
+    def _advance_alone(self, codes: Sequence[int], index: int) -> None:
+        """Nothing but kernels was recorded. Lines are not known."""
+        if index < self._alone_at or not self._turns.is_at_an_end:
+            return
+        at, self._alone_at = self._alone_at, -1
+        begun = clock()
+        if REQUEST_NO_GRAD in {code & 31 for code in codes}:
+            self._kernels.abandon()
+        kernels = self._kernels.close()
+        if kernels:
+            self._write_kernels(at, index, describe_kernels(kernels, [None] * len(kernels)))
+        self._pay(clock() - begun)
+        self._wait_from(clock())
+        if self._why:
+            self._stop(self._why)
+
+    def _end_kernels(self, sample: LinkSample, index: int) -> None:
+        begun = clock()
+        if sample.why_not == "evaluated":
+            self._kernels.abandon()  # those of an evaluation are among them
+        kernels = self._kernels.close()
+        if kernels and sample.why_not:
+            self._write_kernels(sample.index, index, describe_kernels(kernels, [None] * len(kernels)))
+        elif kernels:
+            places = [[phase, _place(sample, key)] for phase, key in sample.take_kernels(kernels)]
+            self._write_kernels(sample.index, index, describe_kernels(kernels, places))
+        self._pay(clock() - begun)
+
+    def _write_kernels(self, first: int, last: int, told: dict[str, object]) -> None:
+        window = self._kernels
+        costs = {"step_ms": round(1e3 * window.step_s, 3), "cost_ms": round(1e3 * window.cost_s, 3)}
+        self._output().text("kernels", {"index": first, "steps": last - first + 1, **costs, **told})
 
     def _advance(self, sample: LinkSample, codes: Sequence[int], index: int) -> None:
         happened = {code & 31 for code in codes}
@@ -180,6 +255,7 @@ class LinkWatch(Watcher):
         if (index < sample.index or not self._turns.is_at_an_end) and not sample.why_not:
             sample.step_goes_on()  # another optimizer of the same step, or the events were read in the middle of one
             return
+        self._end_kernels(sample, index)
         self._close()
         begun = clock()
         why = sample.why_not or self._why_never() or ("" if sample.backwards else "no_backward")
@@ -204,6 +280,7 @@ class LinkWatch(Watcher):
     def _close(self) -> None:
         sample, self._sample = self._sample, None
         self._tracer.window = None
+        self._kernels.abandon()
         if sample is not None:
             sample.end()
 
@@ -392,11 +469,17 @@ def _describe_call(sample: LinkSample, call: Call) -> dict[str, object]:
         "first_at": None if first is None else _place(sample, first.key),
         "forward_ms": round(1e3 * call.forward_s, 4),
         "backward_ms": round(1e3 * call.backward_s, 4),
+        "device_ms": _device_ms(call),
         "nodes": call.nodes,
         "is_random": call.is_random,
         "moves_state": call.moves_state,
         "flows_through": call.flows_through,
     }
+
+
+def _device_ms(call: Call) -> list[float | None]:
+    """Forward and backward; None: not recorded."""
+    return [None if s is None else round(1e3 * s, 4) for s in (call.forward_device_s, call.backward_device_s)]
 
 
 def _describe_again(sample: LinkSample, key: Key, again: Again) -> dict[str, object]:

@@ -196,6 +196,7 @@ class OptimizerWatch(Watcher):
         def capture_end(graph: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(graph, *args, **kwargs)
             try:
+                self._context.has_captured = True
                 graph._flatout_steps = self._captured
                 self._captured = 0
             except Exception as error:

@@ -6,10 +6,11 @@ Shared by the problems of compute.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from statistics import mean
 
 from flatout.model.edits import Edit, LessDevice, LessHost
-from flatout.records.evidence import Evidence
+from flatout.records.evidence import Evidence, NeedlessCall
 from flatout.records.report import Location
 from flatout.source.training.jobs import TrainingJob, text_pattern
 
@@ -129,20 +130,31 @@ def within_line(run: Evidence, location: Location, once_ms: float) -> tuple[floa
     return min(once_ms, forward_ms), min(once_ms, backward_ms)
 
 
-def spare_passes(run: Evidence, forward_ms: float, backward_ms: float) -> tuple[Edit, ...]:
-    """So much less of either pass on the training thread, and the same part less of it on the device."""
+def spare_passes(
+    run: Evidence, forward_ms: float, backward_ms: float, device_ms: float | None = None
+) -> tuple[Edit, ...]:
+    """So much less of either pass on the training thread, and of the device's work what was recorded for it.
+
+    Where nothing was recorded, the same part of the device's pass.
+    """
     parts = {"forward": forward_ms, "backward": backward_ms}
     edits: list[Edit] = [LessHost(ms, phase, is_sampled=False) for phase, ms in parts.items() if ms > 0]
     gpu = run.report.gpu
     if run.on_gpu and gpu is not None:
         host_ms = {phase: run.phase(phase).ms for phase in parts}
-        device_ms = sum(
+        same_part_ms = sum(
             min(1.0, ms / host_ms[phase]) * gpu.device_ms.get(phase, 0.0)
             for phase, ms in parts.items()
             if host_ms[phase] > 0
         )
-        edits.append(LessDevice(device_ms))
+        edits.append(LessDevice(same_part_ms if device_ms is None else device_ms))
     return tuple(edits)
+
+
+def recorded_ms(calls: Sequence[NeedlessCall]) -> tuple[float, float] | None:
+    """What the device does for these calls, forward and backward; None: not recorded."""
+    known = [call.device_ms for call in calls if call.device_ms is not None]
+    return (sum(ms for ms, _ in known), sum(ms for _, ms in known)) if known else None
 
 
 # Patterns in the text of a training: its precision, and the kind of model it computes.

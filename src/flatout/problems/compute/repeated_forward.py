@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 
 from flatout.model.edits import Edits
-from flatout.problems.compute.device import spare_passes
+from flatout.problems.compute.device import recorded_ms, spare_passes
 from flatout.problems.found import WORTH, FoundInRun
 from flatout.problems.hot_lines import place_name
 from flatout.records.evidence import Evidence, NeedlessCall
@@ -39,7 +39,8 @@ _CHANGES = {"same": "co513.change_same", "state": "co513.change_state", "random"
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     for calls in _group([call for call in run.needless_calls if call.kind == "repeat"]):
         forward_ms, backward_ms = sum(call.forward_ms for call in calls), sum(call.backward_ms for call in calls)
-        if forward_ms + backward_ms < WORTH * run.step_ms:
+        device_ms = recorded_ms(calls)
+        if max(forward_ms + backward_ms, sum(device_ms or ())) < WORTH * run.step_ms:
             continue
         worst = calls[0]
         first = worst.first_location or worst.location
@@ -63,7 +64,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
                 step_ms=run.step_ms,
             ),
             change=message(_CHANGES[state], first=place_name(first)),
-            edits=Edits(spare_passes(run, forward_ms, backward_ms)),
+            edits=Edits(spare_passes(run, forward_ms, backward_ms, None if device_ms is None else sum(device_ms))),
         )
 
 

@@ -30,7 +30,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from flatout.model.edits import Edits
-from flatout.problems.compute.device import spare_passes
+from flatout.problems.compute.device import recorded_ms, spare_passes
 from flatout.problems.found import WORTH, FoundInRun
 from flatout.problems.hot_lines import place_name
 from flatout.records.evidence import Evidence, NeedlessCall
@@ -54,7 +54,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         through = any(call.flows_through for call in calls)
         backward_ms = sum(call.backward_ms for call in calls)
         parts = _ALL if not through else _OF_PRODUCTS if calls[0].kind == "dropped" else _WEIGHTS
-        if parts[1] * backward_ms < WORTH * run.step_ms:
+        device_ms = recorded_ms(calls)
+        if parts[1] * max(backward_ms, device_ms[1] if device_ms else 0.0) < WORTH * run.step_ms:
             continue
         worst = calls[0]
         yield FoundInRun(
@@ -67,7 +68,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             },
             cause=_cause(worst, backward_ms, run.step_ms, through),
             change=_change(worst, through),
-            edits=Edits.between(spare_passes(run, 0.0, part * backward_ms) for part in parts),
+            edits=Edits.between(
+                spare_passes(run, 0.0, part * backward_ms, None if device_ms is None else part * device_ms[1])
+                for part in parts
+            ),
         )
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.model.edits import Edits, LessStep
+from flatout.model.edits import Edits, LessHost
 from flatout.problems.found import WORTH_GENERAL, FoundInRun
 from flatout.problems.hot_lines import place_name
 from flatout.records.evidence import Evidence
@@ -54,5 +54,5 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             step_ms=run.step_ms,
         ),
         change=message("ho414.change"),
-        edits=Edits((LessStep(wait_ms),)),
+        edits=Edits((LessHost(wait_ms, is_sampled=False, of_model=True),)),
     )

@@ -1,0 +1,197 @@
+"""The kernels of one sampled step on a GPU: how long each ran, and what the training thread did when it launched them.
+
+torch's own profiler records them (Kineto, by CUPTI). Kernels and their launches alone are asked for: recording torch's
+operations as well makes the step and the reading several times as long. A launch belongs to the line that ran then.
+
+CUPTI is taken down afterwards. Left in place, it makes every launch slower for the rest of the run: on the host of an
+H200, 6.4 µs became 9 to 12. To take it down and set it up several times beside CUDA graphs is known to crash with
+CUDA 12, so a process has one such window (a second one where the first came to nothing), and none once it has captured
+a graph.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..tracer import clock
+
+# What the training thread did from a moment on: a phase, and what of it the watcher wants to know later.
+Moment = tuple[float, str, Any]
+
+# What a window is taken to cost: to set CUPTI up and take it down, and for each launch to record it and to read it.
+FIXED_S, LAUNCH_S = 0.03, 0.000013
+# Kernels are launched for each autograd node of a step, forward, backward and optimizer together.
+LAUNCHES_PER_NODE = 3.0
+# What recording adds to each launch.
+_RECORDING_S = 0.000004
+_TEARDOWN = "TEARDOWN_CUPTI"
+_MOST_ROWS, _LONGEST_NAME = 400, 240
+_MOST_ATTEMPTS = 2
+_CUDA = 1  # torch's number of the kind of device
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One kernel, copy or fill on the device. Seconds; `launched_s` on the clock of the training thread."""
+
+    name: str
+    launched_s: float
+    begun_ns: int
+    ended_ns: int
+
+    @property
+    def seconds(self) -> float:
+        return 1e-9 * (self.ended_ns - self.begun_ns)
+
+
+class KernelWindow:
+    """One window. Names of torch that are its own business may be missing: then there is none."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self.is_open = self.is_spent = False
+        self._attempts = 0
+        self.cost_s = 0.0
+        self._begun_s = self._ended_s = 0.0
+        self._put_back: str | None = None
+
+    def why_not(self) -> str:
+        """What speaks against one now; empty: nothing."""
+        torch = self._torch
+        if torch.version.cuda is None and torch.version.hip is None:
+            return "no_device"
+        if "torch._inductor.cudagraph_trees" in sys.modules:
+            return "cuda_graphs"
+        if torch.autograd._profiler_enabled():
+            return "profiled"
+        return ""
+
+    def open(self) -> None:
+        """From here on kernels are recorded. The device has done what it was given before."""
+        begun = clock()
+        self._attempts += 1
+        self.is_spent = self._attempts >= _MOST_ATTEMPTS
+        torch = self._torch
+        autograd = torch._C._autograd
+        activities = {torch.profiler.ProfilerActivity.CUDA}
+        torch._C._cuda_synchronize()
+        self._put_back = os.environ.get(_TEARDOWN)
+        os.environ[_TEARDOWN] = "1"
+        try:
+            config = _make_config(torch)
+            autograd._prepare_profiler(config, activities)
+            autograd._enable_profiler(config, activities)
+            self.is_open = True
+        finally:
+            if not self.is_open:
+                self._put_environment_back()
+        self._begun_s = clock()
+        self.cost_s += self._begun_s - begun
+
+    def close(self) -> list[Kernel]:
+        """No more is recorded: the kernels that were launched since, in the order of their launches."""
+        if not self.is_open:
+            return []
+        self._torch._C._cuda_synchronize()
+        begun = self._ended_s = clock()
+        # Both clocks at one moment: the recorder's is that of the calendar.
+        offset_s = begun - 1e-9 * time.time_ns()
+        kernels = list(_read(self._end(), offset_s))
+        kernels.sort(key=lambda kernel: kernel.launched_s)
+        self.is_spent = self.is_spent or bool(kernels)
+        self.cost_s += clock() - begun + _RECORDING_S * len(kernels)
+        return kernels
+
+    @property
+    def step_s(self) -> float:
+        """How long it was open."""
+        return self._ended_s - self._begun_s
+
+    def abandon(self) -> None:
+        """The window comes to nothing."""
+        if self.is_open:
+            self._end()
+
+    def _end(self) -> Any:
+        self.is_open = False
+        try:
+            return self._torch._C._autograd._disable_profiler()
+        finally:
+            self._put_environment_back()
+
+    def _put_environment_back(self) -> None:
+        if self._put_back is None:
+            os.environ.pop(_TEARDOWN, None)
+        else:
+            os.environ[_TEARDOWN] = self._put_back
+
+
+def _make_config(torch: Any) -> Any:
+    profiler = torch._C._profiler
+    # Neither shapes nor memory, stacks, operations or modules.
+    return profiler.ProfilerConfig(
+        profiler.ProfilerState.KINETO, False, False, False, False, False, profiler._ExperimentalConfig()
+    )
+
+
+def _read(result: Any, offset_s: float) -> Iterator[Kernel]:
+    launches: dict[int, Any] = {}
+    ran = []
+    for event in result.events():
+        if int(event.device_type()) == _CUDA:
+            ran.append(event)
+        else:
+            launches[event.correlation_id()] = event
+    for event in ran:
+        launch = launches.get(event.correlation_id())
+        if launch is None:
+            continue  # a mark of the script's own, or launched before
+        begun_ns = event.start_ns()
+        launched_s = 1e-9 * launch.start_ns() + offset_s
+        yield Kernel(event.name(), launched_s, begun_ns, begun_ns + event.duration_ns())
+
+
+def busy_s(kernels: Sequence[Kernel]) -> float:
+    """For how long at least one of them ran."""
+    busy_ns = ended_ns = 0
+    for begun_ns, until_ns in sorted((kernel.begun_ns, kernel.ended_ns) for kernel in kernels):
+        if until_ns > ended_ns:
+            busy_ns += until_ns - max(begun_ns, ended_ns)
+            ended_ns = until_ns
+    return 1e-9 * busy_ns
+
+
+def find_launchers(kernels: Sequence[Kernel], track: Sequence[Moment]) -> list[tuple[str, Any]]:
+    """For each kernel the phase it was launched in, and what the track says of it."""
+    moments = [moment for moment, _, _ in track]
+    found: list[tuple[str, Any]] = []
+    for kernel in kernels:
+        place = bisect_right(moments, kernel.launched_s) - 1
+        found.append(track[place][1:] if place >= 0 else ("", None))
+    return found
+
+
+def describe_kernels(kernels: Sequence[Kernel], places: Sequence[object]) -> dict[str, object]:
+    """By name and by the place that launched them: how many, and their milliseconds; the longest first."""
+    rows: dict[tuple[str, str], list[Any]] = {}
+    for kernel, place in zip(kernels, places, strict=True):
+        name = kernel.name[:_LONGEST_NAME]
+        row = rows.setdefault((name, repr(place)), [name, place, 0, 0.0])
+        row[2] += 1
+        row[3] += 1e3 * kernel.seconds
+    longest = sorted(rows.values(), key=lambda row: -row[3])
+    names = list(dict.fromkeys(row[0] for row in longest[:_MOST_ROWS]))
+    number = {name: index for index, name in enumerate(names)}
+    return {
+        "kernels": len(kernels),
+        "busy_ms": round(1e3 * busy_s(kernels), 4),
+        "names": names,
+        "rows": [[number[name], place, count, round(ms, 4)] for name, place, count, ms in longest[:_MOST_ROWS]],
+        "rest_ms": round(sum(row[3] for row in longest[_MOST_ROWS:]), 4),
+    }
