@@ -195,8 +195,8 @@ def rank_findings(found: Iterable[Finding]) -> list[Finding]:
     """What endangers the run first, then by predicted gain; what promises none comes last, the graver first.
 
     The gain of a general finding is the most there could be: it comes behind a known cause of the same time, if that
-    takes a large part of it. Of two that gain alike, the one that removes the cost comes before the one that hides it, and
-    then the one that gains at least as much more surely.
+    takes a large part of it. Of two that gain alike, the one that removes the cost comes before the one that hides it,
+    and then the one that gains it more surely.
     """
     listed = list(found)
     of_loaders = [finding for finding in listed if finding.family in _OF_LOADERS and not _is_general(finding)]

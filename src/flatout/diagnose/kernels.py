@@ -69,6 +69,7 @@ def describe_window(window: Mapping[str, Any]) -> KernelUse:
     return KernelUse(
         busy_ms=float(window["busy_ms"]) * per_step,
         count=float(window["kernels"]) * per_step,
+        host_ms={str(phase): float(ms) * per_step for phase, ms in window.get("host_ms", {}).items()},
         kinds=tuple(
             sorted(
                 (KernelShare(kind, *totals) for kind, totals in shares.items() if totals[1] > 0),

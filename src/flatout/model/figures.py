@@ -28,6 +28,8 @@ LEAST_HOST = 0.02
 STARVES = 0.03
 # The device is now and then found empty in the best of runs; below this share it is never short of work.
 NEVER_DRAINED = 0.02
+# Busy for so much of the training it sets the pace; what is left are gaps between its kernels.
+SETS_PACE = 0.9
 # The host runs ahead of the device by at most this many steps: the queue of launches is bounded.
 STEPS_AHEAD = 2.0
 

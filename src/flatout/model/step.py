@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from flatout.model.figures import STEPS_AHEAD
+from flatout.model.figures import SETS_PACE, STEPS_AHEAD
 from flatout.model.measured import (
     batch_ms,
     computing_share,
@@ -171,6 +171,7 @@ def build_model(run: Evidence) -> StepModel | None:
         if (ms := run.phase(name).ms) > 0
     }
     device = _device(run, sum(host.values()), sum(pause.ms for pause in pauses.values() if pause.is_long))
+    host, device = _with_pace_of_device(run, host, device)
     if loader is None:
         # Nobody knows what it waits for there: it is work like any other.
         host["data"] = run.phase("data").ms
@@ -250,6 +251,23 @@ def _is_long(run: Evidence, phase: str) -> bool:
     sites = [site for site in run.report.pauses if site.op == phase]
     count = sum(site.count for site in sites)
     return count > 0 and 1e3 * sum(site.total_s for site in sites) / count > STEPS_AHEAD * run.step_ms
+
+
+def _with_pace_of_device(
+    run: Evidence, host: dict[str, float], device: Device | None
+) -> tuple[dict[str, float], Device | None]:
+    """Where the device sets the pace, the passes on the training thread are mostly waits for a place in its queue.
+
+    What they take without was recorded in a step that began with an empty queue.
+    """
+    use = run.report.gpu.kernels if run.report.gpu is not None else None
+    if use is None or device is None or device.work_ms is None or not use.host_ms:
+        return host, device
+    training_ms = run.step_ms - sum(run.phase(name).ms for name in PAUSES)
+    if device.work_ms < SETS_PACE * training_ms:
+        return host, device
+    own = {name: min(ms, use.host_ms.get(name, ms)) for name, ms in host.items()}
+    return own, replace(device, work_ms=max(device.work_ms, training_ms), lag_ms=0.0)
 
 
 def _device(run: Evidence, host_ms: float, paused_ms: float) -> Device | None:

@@ -169,6 +169,8 @@ class KernelUse:
     kinds: tuple[KernelShare, ...] = ()
     # The longest first; what no line of the script launches is in none.
     lines: tuple[KernelLine, ...] = ()
+    # What the training thread took for each pass of that step, with nothing queued on the device; empty: not known.
+    host_ms: dict[str, float] = field(default_factory=dict)
 
     def ms_of(self, *kinds: KernelKind) -> float:
         return sum(share.ms for share in self.kinds if share.kind in kinds)

@@ -1,7 +1,7 @@
 """The heaviest operations of a sampled step: how much of what they multiply is zero, and of what they give is unread.
 
-A row of a result whose gradient is zero has no effect on the loss. Only host memory is read, and only a sample of it.
-No tensor of the script is kept.
+A row of a result whose gradient is zero has no effect on the loss. Only host memory is read, and only a sample of it;
+on a device, in the one step at whose end it is waited for anyway. No tensor of the script is kept.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ class Operations:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._plain = (torch.Tensor, torch.nn.Parameter)
+        # May gradients be read that lie on a device? The host waits for it then.
+        self.may_wait = False
         self.seen: list[Operation] = []
 
     def find(
@@ -106,7 +108,8 @@ class Operations:
     def read_gradient(self, operation: Operation, gradients: Any) -> None:
         """What backward asks of it, before it runs."""
         gradient: Any = gradients[0] if gradients else None
-        if operation.is_chosen or not self._is_readable(gradient) or gradient.dim() < 2:
+        is_there = self.may_wait and getattr(gradient, "is_cuda", False)
+        if operation.is_chosen or not self._is_readable(gradient, is_there) or gradient.dim() < 2:
             return
         torch = self._torch
         with torch._C.DisableTorchFunction(), torch.no_grad():
@@ -120,7 +123,9 @@ class Operations:
     def _operations_of(self, node: Any, name: str) -> float:
         try:
             made = node._input_metadata[0]
-            if made.device.type != "cpu" or not (name in _FACTORS or name in _ROW_WISE or name == _CONVOLUTION):
+            if not (made.device.type == "cpu" or self.may_wait) or not (
+                name in _FACTORS or name in _ROW_WISE or name == _CONVOLUTION
+            ):
                 return 0.0
             elements = float(math.prod(made.shape))
             if name in _ROW_WISE:
@@ -164,10 +169,10 @@ class Operations:
             part = _thin(tensor.detach(), _ELEMENTS)
             return float(torch.count_nonzero(part)) / float(max(1, part.numel()))
 
-    def _is_readable(self, tensor: Any) -> bool:
+    def _is_readable(self, tensor: Any, is_on_device: bool = False) -> bool:
         return bool(
             type(tensor) in self._plain
-            and tensor.is_cpu
+            and (tensor.is_cpu or is_on_device)
             and tensor.layout is self._torch.strided
             and tensor.is_floating_point()
             and not self._torch._C._len_torch_dispatch_stack()

@@ -76,6 +76,8 @@ class LinkSample:
     def begin(self, with_kernels: bool = False) -> None:
         if with_kernels:
             self.forward.track = self.backward.track = []
+            # The device is waited for at the end of this step anyway.
+            self.backward.operations.may_wait = True
         self.forward.resume()
 
     def end(self) -> None:
@@ -87,6 +89,14 @@ class LinkSample:
     @property
     def cost_s(self) -> float:
         return self.forward.cost_s + self.backward.cost_s
+
+    @property
+    def forward_s(self) -> float:
+        return sum(line.forward_s for line in self.lines.values())
+
+    @property
+    def backward_s(self) -> float:
+        return sum(line.backward_s for line in self.lines.values())
 
     @property
     def was_too_dear(self) -> bool:

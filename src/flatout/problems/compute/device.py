@@ -157,6 +157,14 @@ def recorded_ms(calls: Sequence[NeedlessCall]) -> tuple[float, float] | None:
     return (sum(ms for ms, _ in known), sum(ms for _, ms in known)) if known else None
 
 
+def line_device_ms(run: Evidence, location: Location) -> float | None:
+    """What the device does in a step for what this line launches, backward included; None: not recorded."""
+    gpu = run.report.gpu
+    if gpu is None or gpu.kernels is None:
+        return None
+    return sum(line.ms for line in gpu.kernels.lines if line.location == location)
+
+
 # Patterns in the text of a training: its precision, and the kind of model it computes.
 
 
