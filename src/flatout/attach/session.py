@@ -163,7 +163,7 @@ class Session:
             self._next_state = now + _STATE_EVERY_S
 
     def _note_state(self, at_end: bool = False) -> None:
-        state = read_torch_state(self._torch, self.context.graph)
+        state = read_torch_state(self._torch, self.context)
         if at_end and self._state:
             # A profiler around the training has ended with it.
             state["profiler_enabled"] = self._state.get("profiler_enabled", False)
@@ -299,8 +299,9 @@ def _is_profiler_enabled(torch: Any) -> bool:
     return bool(ask()) if ask is not None else False
 
 
-def read_torch_state(torch: Any, graph: GraphInspector) -> dict[str, object]:
+def read_torch_state(torch: Any, context: Context) -> dict[str, object]:
     """Backends, precision and threads now. Touches CUDA only if the script has."""
+    graph = context.graph
     state: dict[str, object] = {
         "version": str(torch.__version__),
         "cuda": torch.version.cuda,
@@ -312,7 +313,7 @@ def read_torch_state(torch: Any, graph: GraphInspector) -> dict[str, object]:
         "anomaly_mode": graph.anomaly or torch.is_anomaly_enabled(),
         "anomaly_operations": graph.operations or None,
         "anomaly_ms": graph.anomaly_ms,
-        "profiler_enabled": _is_profiler_enabled(torch),
+        "profiler_enabled": not context.is_recording_kernels and _is_profiler_enabled(torch),
         "num_threads": torch.get_num_threads(),
         "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         "compiled": graph.compiled or count_compiled("frames") > 0,

@@ -326,8 +326,9 @@ class ForwardLines:
         for code, moment in zip(self._codes[self._read :], self._moments[self._read :], strict=False):
             self._read += 1
             what = code & 31
-            if what in _NO_FORWARD or (what == ev.ENTER_H2D and self._is_after_step):
-                # Without a loader, the forward pass begins with the copy of the batch.
+            if what in _NO_FORWARD or (what == ev.ENTER_H2D and self._is_after_step and not self._has_called_a_module()):
+                # Without a loader, the forward pass begins with the copy of the batch; behind a module's call, what is
+                # copied is the next batch.
                 self._begin_again(moment, what == ev.ENTER_CLOSURE)
                 carved_s, carved_since = 0.0, None if carved_since is None else moment
                 self._is_after_step = what not in _FORWARD_FOLLOWS
@@ -343,6 +344,9 @@ class ForwardLines:
         self._last_moment = self._moments[-1] if self._moments else 0.0
         # A call that is still under way: up to now all of it is its own.
         return carved_s if carved_since is None else carved_s + max(0.0, now - carved_since)
+
+    def _has_called_a_module(self) -> bool:
+        return self.key[2] or any(is_within for _, _, is_within in self._pending)
 
     def _begin_again(self, moment: float, is_closure: bool) -> None:
         if is_closure:
