@@ -49,8 +49,8 @@ class Context:
     is_ending: bool = False
     # A CUDA graph was captured in this process.
     has_captured: bool = False
-    # A window of ours has torch's profiler record kernels.
-    is_recording_kernels: bool = False
+    # Has a window of ours torch's profiler record kernels now?
+    is_recording_kernels: Callable[[], bool] = lambda: False
     # Every optimizer that was made, as weak references.
     optimizers: list[Any] = field(default_factory=list)
     # Embeddings, as weak references, and the file and line that made each.

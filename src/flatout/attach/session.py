@@ -313,7 +313,7 @@ def read_torch_state(torch: Any, context: Context) -> dict[str, object]:
         "anomaly_mode": graph.anomaly or torch.is_anomaly_enabled(),
         "anomaly_operations": graph.operations or None,
         "anomaly_ms": graph.anomaly_ms,
-        "profiler_enabled": not context.is_recording_kernels and _is_profiler_enabled(torch),
+        "profiler_enabled": not context.is_recording_kernels() and _is_profiler_enabled(torch),
         "num_threads": torch.get_num_threads(),
         "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         "compiled": graph.compiled or count_compiled("frames") > 0,

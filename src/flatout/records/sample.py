@@ -56,8 +56,6 @@ class GpuSample:
 
     gpu: int
     util_percent: float | None = None
-    # The part of it that is the watched tree's, by the driver's account of processes.
-    own_util_percent: float | None = None
     memory_util_percent: float | None = None
     memory_used_bytes: float | None = None
     memory_total_bytes: float | None = None
@@ -76,6 +74,8 @@ class GpuSample:
     dram_active_share: float | None = None
     # Processes of others that hold memory on it; None where ours are not among those listed.
     other_processes: float | None = None
+    # The part of the utilisation that is the watched tree's, by the driver's account of processes.
+    own_util_percent: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

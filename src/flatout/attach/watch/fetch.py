@@ -24,7 +24,7 @@ from ..recorder import Output
 from ..sites import MOST_FRAMES, user_frame
 from ..wire import COLLATE, HANDOVER, ORDER, PIPE, ROOM, SAMPLES, UNKNOWN_NATURE
 from .caches import DatasetCaches, stored_attributes
-from .lines import At, Sampler, SamplerWatch, frames_of_others, place_of
+from .lines import UNCOLLECTED, At, Sampler, SamplerWatch, frames_of_others, place_of
 
 clock = time.perf_counter_ns
 # What a look costs is not how long others had the processor meanwhile.
@@ -381,7 +381,7 @@ class WorkerSampler(Sampler):
         self._watch_thread(self._thread_id)
 
     def _look(self, seconds: float) -> None:
-        with self._collection:
+        with UNCOLLECTED:
             seen = self._read_stack()
         if seen is not None:
             at, stage, nature = seen

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..collection import no_collection
 from ..tracer import clock
 
 # What the training thread did from a moment on: a phase, and what of it the watcher wants to know later.
@@ -58,6 +59,7 @@ class KernelWindow:
         self.is_open = self.is_spent = False
         self._attempts = 0
         self.cost_s = 0.0
+        self._waited_s = 0.0  # for what the device had to do anyway
         self._begun_s = self._ended_s = 0.0
         self._put_back: str | None = None
 
@@ -74,13 +76,13 @@ class KernelWindow:
 
     def open(self) -> None:
         """From here on kernels are recorded. The device has done what it was given before."""
-        begun = clock()
         self._attempts += 1
         self.is_spent = self._attempts >= _MOST_ATTEMPTS
         torch = self._torch
         autograd = torch._C._autograd
         activities = {torch.profiler.ProfilerActivity.CUDA}
-        torch._C._cuda_synchronize()
+        self._wait()
+        begun = clock()
         self._put_back = os.environ.get(_TEARDOWN)
         os.environ[_TEARDOWN] = "1"
         try:
@@ -98,7 +100,11 @@ class KernelWindow:
         """No more is recorded: the kernels that were launched since, in the order of their launches."""
         if not self.is_open:
             return []
-        self._torch._C._cuda_synchronize()
+        with no_collection:
+            return self._close()
+
+    def _close(self) -> list[Kernel]:
+        self._wait()
         begun = self._ended_s = clock()
         # Both clocks at one moment: the recorder's is that of the calendar.
         offset_s = begun - 1e-9 * time.time_ns()
@@ -107,6 +113,16 @@ class KernelWindow:
         self.is_spent = self.is_spent or bool(kernels)
         self.cost_s += clock() - begun + _RECORDING_S * len(kernels)
         return kernels
+
+    def _wait(self) -> None:
+        begun = clock()
+        self._torch._C._cuda_synchronize()
+        self._waited_s += clock() - begun
+
+    def take_waited_s(self) -> float:
+        """For how long the host waited for the device since this was last asked."""
+        waited_s, self._waited_s = self._waited_s, 0.0
+        return waited_s
 
     @property
     def step_s(self) -> float:

@@ -10,7 +10,6 @@ So the switch interval is short while the sampler runs: nobody but the sampler i
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import sys
@@ -19,10 +18,12 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import CodeType, FrameType
 
 from .. import tracer as ev
 from .. import wire
+from ..collection import no_collection
 from ..context import Watcher
 from ..phases import PENDING, Phases
 from ..recorder import Output
@@ -50,35 +51,11 @@ _SLICE_S, _SLICE_PART = 1.0, 0.1
 _ALONE_S, _BESIDE_S = 0.0005, 0.001
 
 
-_NEEDS_NO_COLLECTION = sys.version_info[:2] == (3, 11)
-
-
-class _Collection:
-    """Entered, no garbage collection begins while this thread reads the stack of another one.
-
-    Python 3.11 makes the frames that it shows as they are asked for, and making one may begin a collection. If that
-    runs any Python (a callback, a finalizer), the other thread may go on meanwhile, and the new frame is of a call that
-    has ended: reading it can crash the process. Other versions have no such gap.
-
-    A look takes some 50 microseconds, mostly without losing the interpreter. Should the script switch collection off in
-    one that does, that is undone: nothing tells it from what this has done itself.
-    """
-
-    def __init__(self) -> None:
-        self._is_off = False
-
-    def __enter__(self) -> None:
-        if _NEEDS_NO_COLLECTION and gc.isenabled():
-            self._is_off = True
-            gc.disable()
-
-    def __exit__(self, *error: object) -> None:
-        self.go_on()
-
-    def go_on(self) -> None:
-        if self._is_off:
-            gc.enable()
-            self._is_off = False
+# Python 3.11 makes the frames that it shows as they are asked for, and making one may begin a collection. If that runs
+# any Python (a callback, a finalizer), the other thread may go on meanwhile, and the new frame is of a call that has
+# ended: reading it can crash the process. Other versions have no such gap. A look takes some 50 microseconds, mostly
+# without losing the interpreter.
+UNCOLLECTED: AbstractContextManager[None] = no_collection if sys.version_info[:2] == (3, 11) else nullcontext()
 
 
 class _Line:
@@ -117,7 +94,6 @@ class Sampler(ABC):
         self._output: Output | None = None
         self._stopped = False
         self._at_work = threading.Lock()
-        self._collection = _Collection()
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
 
     def start(self) -> None:
@@ -142,7 +118,7 @@ class Sampler(ABC):
 
     def forget(self) -> None:
         """In a forked child there is no thread of this sampler, and its recording is the parent's."""
-        self._collection.go_on()
+        no_collection.forget()
         self._restore_switches()
         # Not under the lock: the thread may have held it at the fork.
         if self._output is not None:
@@ -307,7 +283,7 @@ class LineSampler(Sampler):
         if owner != self._watched:
             self._watched = owner
             self._watch_thread(owner)
-        with self._collection:
+        with UNCOLLECTED:
             seen = self._read_stack(owner)
         if seen is None:
             return

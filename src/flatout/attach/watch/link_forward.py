@@ -32,7 +32,15 @@ TOO_DEAR = "too_dear"
 LONG_S = 0.001
 
 # Time of these is no part of the forward pass, whatever line it is in.
-_CARVED = {ev.ENTER_H2D, ev.ENTER_SYNC, ev.ENTER_SYNC_NO_GRAD, ev.ENTER_CHECKPOINT, ev.ENTER_LOGGING, ev.ENTER_GC}
+_CARVED = {
+    ev.ENTER_H2D,
+    ev.ENTER_SYNC,
+    ev.ENTER_SYNC_NO_GRAD,
+    ev.ENTER_CHECKPOINT,
+    ev.ENTER_LOGGING,
+    ev.ENTER_GC,
+    ev.ENTER_GRAD,
+}
 # What came before one of these was no forward pass, as no backward followed it.
 _NO_FORWARD = {
     ev.REQUEST,
@@ -45,7 +53,7 @@ _NO_FORWARD = {
     ev.TRAIN_CALLED,
 }
 _FORWARD_FOLLOWS = {ev.ARRIVED, ev.ENTER_CLOSURE, ev.ENTER_H2D}
-_OF_NO_USE = {ev.REQUEST_NO_GRAD: "evaluated", ev.ENTER_GRAD: "autograd_grad"}
+_OF_NO_USE = {ev.REQUEST_NO_GRAD: "evaluated"}
 
 # What a look costs outside of its own code, in times of noting an event in a warm loop (`time_of_event`). Between the
 # script's own work everything of ours runs with cold caches. Measured by processor time on a Neoverse N1, where noting
@@ -100,7 +108,9 @@ class ForwardLines:
         self.holders = Holders(torch)
         self._read = 0  # events so far
         self._last_moment = 0.0
-        self._carving: list[bool] = []  # calls under way: is their time carved out?
+        self._entered: list[tuple[int, float]] = []  # calls under way: what they are, and since when
+        # What `torch.autograd.grad` takes is backward, of the line that calls it.
+        self._grad_s: dict[Key, float] = {}
         self._is_after_step = True
         # Where the launches of kernels are recorded: which line ran from when on.
         self.track: list[Moment] | None = None
@@ -160,6 +170,11 @@ class ForwardLines:
         self._is_after_step = True
         return pending
 
+    def take_grads(self) -> dict[Key, float]:
+        """What `torch.autograd.grad` took by line since the last pause."""
+        taken, self._grad_s = self._grad_s, {}
+        return taken
+
     def _stop(self) -> None:
         if self._is_running:
             self._is_running = False
@@ -182,7 +197,8 @@ class ForwardLines:
     def forget_pending(self) -> None:
         """A step of some optimizer has ended, and its events are read."""
         self._pending.clear()
-        self._carving.clear()
+        self._grad_s.clear()
+        self._entered.clear()
         self._read = 0
         self._is_after_step = True
         self._since = clock()
@@ -280,7 +296,7 @@ class ForwardLines:
         now = clock()
         moments = self._moments
         # The time of the last event too: copies in a row are one event, which grows.
-        if self._carving or len(moments) != self._read or (moments and moments[-1] != self._last_moment):
+        if self._entered or len(moments) != self._read or (moments and moments[-1] != self._last_moment):
             spent_s = -self._read_events(now)
             spent_s += now - self._since - self._line_s
         else:
@@ -318,7 +334,7 @@ class ForwardLines:
     def _read_events(self, now: float) -> float:
         """Read what the patches have noted meanwhile: which of the time since the line began is no forward pass."""
         carved_s = 0.0
-        carved_since = self._since if True in self._carving else None
+        carved_since = self._since if self._is_carving() else None
         if len(self._codes) < self._read:
             self._read = 0  # all up to here were taken away
         elif len(self._codes) == self._read and self._moments and carved_since is None:
@@ -326,24 +342,33 @@ class ForwardLines:
         for code, moment in zip(self._codes[self._read :], self._moments[self._read :], strict=False):
             self._read += 1
             what = code & 31
-            if what in _NO_FORWARD or (what == ev.ENTER_H2D and self._is_after_step and not self._has_called_a_module()):
+            if what in _NO_FORWARD or (
+                what == ev.ENTER_H2D and self._is_after_step and not self._has_called_a_module()
+            ):
                 # Without a loader, the forward pass begins with the copy of the batch; behind a module's call, what is
                 # copied is the next batch.
                 self._begin_again(moment, what == ev.ENTER_CLOSURE)
                 carved_s, carved_since = 0.0, None if carved_since is None else moment
                 self._is_after_step = what not in _FORWARD_FOLLOWS
             if what in _CARVED or what == ev.ENTER_CLOSURE:
-                self._carving.append(what in _CARVED)
+                self._entered.append((what, moment))
                 if what in _CARVED and carved_since is None:
                     carved_since = max(moment, self._since)
-            elif what == ev.LEAVE and self._carving and self._carving.pop() and True not in self._carving:
-                carved_s += max(0.0, moment - (moment if carved_since is None else carved_since))
-                carved_since = None
+            elif what == ev.LEAVE and self._entered:
+                entered, since = self._entered.pop()
+                if entered == ev.ENTER_GRAD:
+                    self._grad_s[self.key] = self._grad_s.get(self.key, 0.0) + moment - since
+                if entered in _CARVED and not self._is_carving():
+                    carved_s += max(0.0, moment - (moment if carved_since is None else carved_since))
+                    carved_since = None
             elif what in _OF_NO_USE:
                 self._give_up(_OF_NO_USE[what])
         self._last_moment = self._moments[-1] if self._moments else 0.0
         # A call that is still under way: up to now all of it is its own.
         return carved_s if carved_since is None else carved_s + max(0.0, now - carved_since)
+
+    def _is_carving(self) -> bool:
+        return any(what in _CARVED for what, _ in self._entered)
 
     def _has_called_a_module(self) -> bool:
         return self.key[2] or any(is_within for _, _, is_within in self._pending)
@@ -353,6 +378,7 @@ class ForwardLines:
             self.functions.forget_known()
             self.calls.forget_known()  # an optimizer that evaluates where it has been before has its reasons
         self._pending.clear()
+        self._grad_s.clear()
         self._is_new = 0
         self._since = max(self._since, moment)
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
 
+from ..collection import no_collection
 from ..graph import saved_tensor
 from ..tracer import Tracer, clock
 from .kernels import Kernel, Moment, find_launchers
@@ -193,6 +194,8 @@ class LinkSample:
                 line = self.lines[key]
                 line.forward_s += seconds
                 line.calls += int(calls)
+            for key, seconds in self.forward.take_grads().items():
+                self.lines[key].backward_s += seconds
             if not self.why_not:
                 self.backward.begin_pass(is_partial)
                 self.backward.hook(tensors, self.forward, self.lines)
@@ -263,6 +266,10 @@ class BackwardNodes:
         self._own_s += clock() - begun
 
     def hook(self, tensors: Any, made: ForwardLines, lines: Mapping[Key, LineTotals]) -> None:
+        with no_collection:
+            self._hook(tensors, made, lines)
+
+    def _hook(self, tensors: Any, made: ForwardLines, lines: Mapping[Key, LineTotals]) -> None:
         begun = clock()
         self._lost.take()
         allowed_s = made.limit_s - made.cost_s - self.cost_s
@@ -292,6 +299,11 @@ class BackwardNodes:
             if whose != before:
                 before = whose
                 self._handles.append(node.register_prehook(functools.partial(self._enter, before)))
+                if len(self._handles) * self._node_s > allowed_s:
+                    self._give_up(TOO_DEAR)
+                    self.unhook()
+                    self._own_s += max(0.0, clock() - begun - self._lost.take())
+                    return
         self._may_read_s = _LOOKING * allowed_s
         for node, operation in self.operations.find(nodes, made.maker_of, self._may_read_s):
             self._handles.append(node.register_prehook(functools.partial(self._read_gradient, operation)))

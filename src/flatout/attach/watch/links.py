@@ -39,8 +39,10 @@ _FIRST_STEP = 8
 # A window comes no sooner than after so many times the time at which the last one came: they are spread over the run,
 # however long it turns out to be.
 _SPREAD, _SPREAD_MORE = 1.25, 0.5
-# What the first window is taken to cost, before one has been measured.
-_FIXED_S, _NODE_S = 0.004, 0.000025
+# What the first window is taken to cost at least, before one has been measured: a node that is one of many of its line
+# is only counted. One that turns out to cost more than may be spent is abandoned, and the next is taken to cost twice
+# as much as that.
+_FIXED_S, _NODE_S = 0.004, 0.000005
 _MOST_NODES = 50_000
 # What rules out a window over lines, and over kernels too.
 _NO_KERNELS = ("other_rank",)
@@ -88,6 +90,7 @@ class LinkWatch(Watcher):
         self._sample: LinkSample | None = None
         # On a GPU, one of the windows records the kernels too.
         self._kernels = KernelWindow(self._torch)
+        context.is_recording_kernels = lambda: self._kernels.is_open
         self.at_fork()
 
     def at_fork(self) -> None:
@@ -177,7 +180,7 @@ class LinkWatch(Watcher):
             if with_kernels:
                 self._alone_at, self._why = index + 1, why
                 self._open_kernels()
-                self._pay(clock() - begun)
+                self._pay(clock() - begun - self._kernels.take_waited_s())
             return
         # Not before it is needed: every import delays the script's start.
         from .link_calls import ModuleCalls
@@ -191,7 +194,7 @@ class LinkWatch(Watcher):
         if with_kernels:
             self._open_kernels()
         self._tracer.window = self._sample
-        self._pay(clock() - begun)
+        self._pay(clock() - begun - self._kernels.take_waited_s())
         self._sample.begin(with_kernels)
 
     def _wants_kernels(self) -> bool:
@@ -222,7 +225,7 @@ class LinkWatch(Watcher):
         kernels = self._kernels.close()
         if kernels:
             self._write_kernels(at, index, describe_kernels(kernels, [None] * len(kernels)))
-        self._pay(clock() - begun)
+        self._pay(clock() - begun - self._kernels.take_waited_s())
         self._wait_from(clock())
         if self._why:
             self._stop(self._why)
@@ -239,7 +242,7 @@ class LinkWatch(Watcher):
             host = {"forward": sample.forward_s, "backward": sample.backward_s}
             host_ms = {phase: round(1e3 * seconds, 4) for phase, seconds in host.items()}
             self._write_kernels(sample.index, index, {"host_ms": host_ms, **describe_kernels(kernels, places)})
-        self._pay(clock() - begun)
+        self._pay(clock() - begun - self._kernels.take_waited_s())
 
     def _write_kernels(self, first: int, last: int, told: dict[str, object]) -> None:
         window = self._kernels
@@ -250,7 +253,8 @@ class LinkWatch(Watcher):
         happened = {code & 31 for code in codes}
         if REQUEST_NO_GRAD in happened:
             sample.why_not = sample.why_not or "evaluated"
-        if ENTER_GRAD in happened:
+        if ENTER_GRAD in happened and self._device is not None and self._device.ready:
+            # Nodes of gradients of gradients are made in a thread of autograd, which has numbers of its own.
             sample.why_not = sample.why_not or "autograd_grad"
         if index > sample.index:
             sample.why_not = sample.why_not or "irregular"  # the optimizers do not take turns as they did
@@ -265,9 +269,9 @@ class LinkWatch(Watcher):
             self._write(sample)
         cost_s = sample.cost_s + clock() - begun
         self._pay(cost_s)
-        self._dearest_s = max(self._dearest_s, cost_s)
-        if sample.was_too_dear:
-            self._dearest_s *= 2.0  # it was stopped on the way
+        # One that was too dear was stopped on the way.
+        expected_s = 2.0 * max(cost_s, sample.forward.limit_s) if sample.was_too_dear else cost_s
+        self._dearest_s = max(self._dearest_s, expected_s)
         if why:
             self._why = why
             self._miss(clock())

@@ -315,3 +315,31 @@ def test_the_optimizer_and_the_line_that_made_it_are_told() -> None:
         "fused": False,
         "decays": True,
     }
+
+
+def test_gradients_of_gradients_are_of_the_line_that_asks_for_them() -> None:
+    sample, tracer = make_sample()
+    layer, x = nn.Linear(4, 1), torch.randn(64, 4, requires_grad=True)
+
+    def slope(y: torch.Tensor) -> torch.Tensor:
+        tracer.log(ev.ENTER_GRAD)
+        tracer.at(clock())
+        time.sleep(0.01)
+        (found,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        tracer.log(ev.LEAVE)
+        tracer.at(clock())
+        return found
+
+    sample.begin()
+    y = layer(x).tanh()
+    loss = slope(y).square().mean()  # the line that asks
+    backward(sample, loss)
+    sample.end()
+
+    assert not sample.why_not
+    asked = [
+        line for key, line in sample.lines.items() if (code := sample.forward.code_of(key)) and code is slope.__code__
+    ]
+    assert sum(line.ops for line in asked) > 0
+    assert sum(line.backward_s for line in asked) >= 0.01
+    assert sum(line.forward_s for line in asked) < 0.005
