@@ -53,6 +53,7 @@ _WORKER_LINES = 10
 # Of a step's time: the text of lines below it is of no use.
 _TOLD = 0.001
 _MOST_SNIPPETS = 200
+_DATA = PHASES.index("data")
 _LIVE = ("torch", "loader", "optimizer")
 
 
@@ -318,7 +319,9 @@ def _not_measured(ranks: Sequence[Rank], gpu: GpuUse | None, on_gpu: bool) -> It
         yield message("run.samples_not_measured", ranks=_names(unknown))
     if ranks and all(rank.lines is None for rank in ranks):
         yield message("run.lines_not_measured")
-    if ranks and on_gpu and (gpu is None or gpu.starved_share is None):
+    waits = any(rank.steady.phase_total_s[_DATA] > 0 for rank in ranks)
+    # Where kernels were recorded, the busy time is exact: nothing is missing.
+    if waits and on_gpu and (gpu is None or (gpu.starved_share is None and gpu.kernels is None)):
         yield message("run.starvation_not_measured")
     if ranks and on_gpu and (gpu is None or gpu.util_mean is None):
         yield message("run.utilisation_not_measured")

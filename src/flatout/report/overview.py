@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from flatout.records.fix import Fix
 from flatout.records.message import Message, message
-from flatout.records.report import GpuUse, RemedyState, RunReport, Warmup
+from flatout.records.report import GpuUse, KernelUse, RemedyState, RunReport, Warmup
 from flatout.records.timeline import Timeline
 from flatout.report import text
 
 # Where the usual ten minutes were too short.
 _LONGER = "30m"
 _PART_SHOWN = 0.01
+_KIND_SHOWN = 0.05
 
 
 def next_command(report: RunReport) -> str:
@@ -59,6 +60,24 @@ def spent_on(report: RunReport) -> list[tuple[Message, float]]:
     return [(Message(f"part.{part.replace(' ', '_')}"), share) for part, share in shown]
 
 
+def kernel_kinds(kernels: KernelUse, all_of_them: bool = False) -> list[tuple[Message, float]]:
+    """What the time of the kernels goes to, the largest kinds first; the rest is told as other, or kind by kind."""
+    total_ms = sum(kind.ms for kind in kernels.kinds)
+    if total_ms <= 0:
+        return []
+    least = _PART_SHOWN if all_of_them else _KIND_SHOWN
+    shares = [(kind.kind, kind.ms / total_ms) for kind in kernels.kinds if kind.kind != "other"]
+    shown = [(Message(f"kernel.{kind}"), share) for kind, share in shares if share >= least]
+    rest = 1 - sum(share for _, share in shown)
+    return [*shown, (Message("kernel.other"), rest)] if rest >= _PART_SHOWN else shown
+
+
+def waits_for_batches(report: RunReport) -> bool:
+    """A script that makes its batches itself never waits for one: there is no such wait to measure."""
+    data = report.phases.get("data")
+    return data is not None and data.share > 0
+
+
 def describe_warmup(warmup: Warmup) -> Message:
     """How long it was and why."""
     facts = {"steps": f"{warmup.steps:,}", "seconds": text.duration(warmup.seconds)}
@@ -84,7 +103,8 @@ def _gpu(report: RunReport) -> Iterator[Figure]:
     if report.run.device == "cpu" and report.gpu is None:
         return
     gpu = report.gpu or GpuUse()
-    yield Figure("starved", _percent(gpu.starved_share))
+    if gpu.starved_share is not None or waits_for_batches(report):
+        yield Figure("starved", _percent(gpu.starved_share))
     spread = None if gpu.util_spread is None or gpu.util_mean is None else f"± {gpu.util_spread:.0f}"
     yield Figure("util", None if gpu.util_mean is None else f"{gpu.util_mean:.0f}%", spread)
     yield Figure("power", _percent(gpu.power_share))
@@ -118,6 +138,8 @@ def unmeasured_names(report: RunReport, timeline: Timeline | None) -> list[str]:
     found = [name for name in (*(_GPU_CHARTS if on_gpu else ()), *_CHARTS) if name not in curves]
     of_gpu = curves["gpu"].values if "gpu" in curves else {}
     found += [name for name in ("sm", "tensor", "power") if on_gpu and "gpu" in curves and name not in of_gpu]
+    if "starved" in found and not waits_for_batches(report):
+        found.remove("starved")
     if not on_gpu:
         found.append("no_gpu")
     if report.run.steps and not report.lines:

@@ -15,6 +15,7 @@ from flatout.records.report import (
     Finding,
     GpuUse,
     HostUse,
+    KernelUse,
     LineCost,
     PauseSite,
     PhaseShare,
@@ -36,7 +37,14 @@ from flatout.report.layout import (
     wrap_paragraph,
     wrap_pieces,
 )
-from flatout.report.overview import describe_warmup, next_command, remedy_outcome, spent_on
+from flatout.report.overview import (
+    describe_warmup,
+    kernel_kinds,
+    next_command,
+    remedy_outcome,
+    spent_on,
+    waits_for_batches,
+)
 from flatout.words import english
 
 # A shorter one nobody has noticed.
@@ -141,7 +149,12 @@ def _phase_bar(name: str, phase: PhaseShare, page: Page) -> Text:
 def _devices(page: Page) -> Iterator[Text]:
     report = page.report
     without = Text("not used" if report.run.device == "cpu" else "not measured", "dim")
-    yield from wrap_pieces("GPU", [without] if report.gpu is None else list(_gpu(report.gpu, page.verbose)), page)
+    yield from wrap_pieces(
+        "GPU", [without] if report.gpu is None else list(_gpu(report, report.gpu, page.verbose)), page
+    )
+    if report.gpu is not None and report.gpu.kernels is not None:
+        pieces = _kernels(report.gpu.kernels, report.gpu.busy_share, page.verbose)
+        yield from wrap_pieces("Kernels", list(pieces), page)
     if report.host is not None:
         yield from wrap_pieces("Host", list(_host(report.host)), page)
     for worker in sorted(report.workers, key=lambda w: -w.samples)[: None if page.verbose else 2]:
@@ -159,8 +172,9 @@ def _host(host: HostUse) -> Iterator[Text]:
         yield _measured("memory peak", text.gibibytes(host.memory_peak))
 
 
-def _gpu(gpu: GpuUse, verbose: bool) -> Iterator[Text]:
-    yield _measured("starved", None if gpu.starved_share is None else text.percent(gpu.starved_share))
+def _gpu(report: RunReport, gpu: GpuUse, verbose: bool) -> Iterator[Text]:
+    if gpu.starved_share is not None or waits_for_batches(report):
+        yield _measured("starved", None if gpu.starved_share is None else text.percent(gpu.starved_share))
     busy = None if gpu.util_mean is None else f"{gpu.util_mean:.0f}%"
     if busy and gpu.util_spread is not None:
         busy += f" ± {gpu.util_spread:.0f}"
@@ -172,6 +186,16 @@ def _gpu(gpu: GpuUse, verbose: bool) -> Iterator[Text]:
     yield _measured("memory peak", None if gpu.memory_peak is None else text.gibibytes(gpu.memory_peak))
     if gpu.drained_share is not None and gpu.drained_share >= 0.2:
         yield Text(f"idle at {text.percent(gpu.drained_share)} of launches")
+
+
+def _kernels(kernels: KernelUse, busy_share: float | None, verbose: bool) -> Iterator[Text]:
+    """The busy time, then the shares of the kernels' time: as some overlap, they may be more than the busy time."""
+    busy = Text.assemble("busy ", (text.milliseconds(kernels.busy_ms), "bold"), " per step")
+    yield busy if busy_share is None else busy.append(f" ({text.percent(busy_share)})")
+    if verbose:
+        yield Text.assemble((f"{kernels.count:,.0f}", "bold"), " kernels")
+    for kind, share in kernel_kinds(kernels, all_of_them=verbose):
+        yield Text.assemble(f"{english(kind)} ", (text.percent(share), "bold"))
 
 
 def _measured(name: str, value: str | None) -> Text:

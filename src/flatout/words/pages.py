@@ -77,6 +77,16 @@ PAGE = {
     "gpu_memory": Words("GPU memory peak", "显存峰值"),
     "cores": Words("cores busy", "占用核数"),
     "host_memory": Words("host memory peak", "内存峰值"),
+    # Kernels.
+    "kernels_title": Words("Kernels of a step", "一步中的核函数"),
+    "kernels_busy": Words(
+        "In the recorded step the device was busy for {busy} ({share} of the mean step), with {count} kernels. Shares "
+        "below are of the time of all kernels, added up.",
+        "在记录的那一步中，设备忙碌 {busy}（平均每步的 {share}），运行 {count} 个核函数。"
+        "下面的占比以全部核函数时间之和为准。",
+    ),
+    "kernel_lines": Words("Lines that launch the most device time", "发射的设备时间最多的代码行"),
+    "kernel_kind": Words("kind of kernel", "核函数类别"),
     # Timeline.
     "timeline_title": Words("The run over time", "运行过程"),
     "zoom_how": Words(

@@ -65,6 +65,20 @@ TABLE: dict[str, Words] = {
     "part.waiting": Words("other waiting", "其他等待"),
     "part.not_running": Words("no processor free", "没有空闲处理器"),
     "part.not_measured": Words("not measured", "未测量"),
+    # Kinds of kernels.
+    "kernel.gemm": Words("matrix products", "矩阵乘法"),
+    "kernel.convolution": Words("convolution", "卷积"),
+    "kernel.attention": Words("attention", "注意力"),
+    "kernel.recurrent": Words("recurrent layers", "循环层"),
+    "kernel.normalisation": Words("normalisation", "归一化"),
+    "kernel.pointwise": Words("pointwise", "逐元素运算"),
+    "kernel.reduction": Words("reduction", "归约"),
+    "kernel.indexing": Words("indexing", "索引"),
+    "kernel.copy": Words("copies", "拷贝"),
+    "kernel.layout": Words("layout changes", "布局转换"),
+    "kernel.optimizer": Words("optimizer", "优化器"),
+    "kernel.communication": Words("communication", "通信"),
+    "kernel.other": Words("other", "其他"),
     "run.too_few_steps": Words(
         "{steps} steady steps are too few: the step time is known to ±{error:.0f}% only, and smaller predicted gains "
         "({withheld}) are left out; {needed} steps would tell",

@@ -247,7 +247,7 @@ def test_utilisation_is_the_runs_own_where_nobody_else_is_on_the_gpu(making: Mak
 def test_a_gpu_that_was_not_measured_is_said_to_be_so(making: Making) -> None:
     process = making.process()
     process.text("torch", {"device_name": "NVIDIA H200"})
-    process.steps(10)
+    process.steps(10, phases=BUSY)
     process.end()
 
     report = summarise_run(making.stored())
@@ -255,6 +255,35 @@ def test_a_gpu_that_was_not_measured_is_said_to_be_so(making: Making) -> None:
     assert report.gpu is None
     assert any("starvation not measured" in n for n in map(english, report.notices))
     assert any("utilisation not measured" in n for n in map(english, report.notices))
+
+
+def test_a_script_that_makes_its_batches_itself_has_no_starvation_to_measure(making: Making) -> None:
+    process = making.process()
+    process.text("torch", {"device_name": "NVIDIA H200"})
+    process.steps(20, phases={"forward": 0.4, "backward": 0.5})
+    process.append(body("device", 15, math.nan, 3.0, 4.0, 1.0, math.nan, 10.0, 4, 0))
+    process.end()
+
+    report = summarise_run(making.stored())
+
+    assert report.gpu is not None and report.gpu.starved_share is None
+    assert not any("starvation" in notice for notice in map(english, report.notices))
+
+
+def test_nor_does_one_whose_kernels_were_recorded_lack_it(making: Making) -> None:
+    process = making.process()
+    process.text("torch", {"device_name": "NVIDIA H200"})
+    process.steps(20, phases=BUSY)
+    process.append(body("device", 15, math.nan, 3.0, 4.0, 1.0, math.nan, 10.0, 4, 0))
+    window = {"names": ["ampere_sgemm_128x64"], "rows": [[0, None, 3, 8.0]], "busy_ms": 8.0, "kernels": 3, "steps": 1}
+    process.text("kernels", window)
+    process.end()
+
+    report = summarise_run(making.stored())
+
+    assert report.gpu is not None and report.gpu.starved_share is None
+    assert report.gpu.busy_share == pytest.approx(0.8)
+    assert not any("starvation" in notice for notice in map(english, report.notices))
 
 
 STAGES = [

@@ -19,7 +19,7 @@ from flatout.records.timeline import Excerpt, SettingLine, Timeline
 from flatout.report import text
 from flatout.report.html.drawing import chart_data, histogram, phase_bar
 from flatout.report.html.page import Page, in_both, say, show
-from flatout.report.html.tables import run_tables
+from flatout.report.html.tables import Shown, kernel_lines, run_tables
 from flatout.report.overview import (
     describe_warmup,
     main_figures,
@@ -82,6 +82,7 @@ def run_context(material: RunMaterial) -> dict[str, Any]:
         "parts_spent": [(part, text.percent(share)) for part, share in spent_on(report)],
         "step_times": None if times is None else histogram(times),
         "figures": main_figures(report),
+        "kernels": _kernels(report, shown),
         "has_charts": timeline is not None and bool(timeline.curves),
         "marks": sorted({mark.phase for mark in timeline.marks}) if timeline is not None else [],
         "findings": page_findings(report.findings, material.explained),
@@ -140,6 +141,32 @@ def _phases(report: RunReport) -> list[dict[str, str]]:
         for name, phase in known
         if phase.share > 0
     ]
+
+
+def _kernels(report: RunReport, shown: Shown) -> dict[str, Any] | None:
+    """None where no step was recorded kernel by kernel. All kinds are shown, small ones too."""
+    gpu = report.gpu
+    if gpu is None or gpu.kernels is None:
+        return None
+    kernels = gpu.kernels
+    total_ms = sum(kind.ms for kind in kernels.kinds)
+    most_ms = max((kind.ms for kind in kernels.kinds), default=1.0)
+    return {
+        "busy": text.milliseconds(kernels.busy_ms),
+        "share": text.told(gpu.busy_share, text.percent),
+        "count": f"{kernels.count:,.0f}",
+        "kinds": [
+            {
+                "name": Message(f"kernel.{kind.kind}"),
+                "bar": round(100 * kind.ms / most_ms, 1),
+                "share": text.percent(kind.ms / total_ms),
+                "time": text.milliseconds(kind.ms),
+            }
+            for kind in kernels.kinds
+            if kind.ms > 0
+        ],
+        "lines": kernel_lines(kernels, shown),
+    }
 
 
 def _costs(costs: tuple[LineCost, ...]) -> list[dict[str, Any]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from flatout.records.report import Location, RunReport
+from flatout.records.report import KernelUse, Location, RunReport
 from flatout.records.timeline import Timeline
 from flatout.report import text
 from flatout.report.html.page import say
 
 _MOST = 20
+_MOST_KERNEL_LINES = 8
 _NONE = "–"
 
 
@@ -47,6 +48,15 @@ def run_tables(report: RunReport, timeline: Timeline | None, shown: Shown) -> li
         _processes(timeline),
     )
     return [table for table in found if table.rows]
+
+
+def kernel_lines(kernels: KernelUse, shown: Shown) -> Table:
+    """The lines of the script that launch the most; empty where lines could not be seen."""
+    rows = [
+        (shown(line.location), line.phase or _NONE, text.milliseconds(line.ms))
+        for line in kernels.lines[:_MOST_KERNEL_LINES]
+    ]
+    return Table("kernel_lines", (_PLACE, Column("phase", number=False), Column("time_a_step")), tuple(rows))
 
 
 def _syncs(report: RunReport, shown: Shown) -> Table:
