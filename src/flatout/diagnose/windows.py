@@ -327,10 +327,18 @@ def _recorded_ms(calls: Sequence[NeedlessCall]) -> tuple[float, float] | None:
 def _windows(ranks: Sequence[Rank]) -> list[Mapping[str, Any]]:
     """Of the first rank that has some, those of steady steps; a run so short that it has none has the others."""
     for rank in ranks:
-        windows = told(rank.recording, "window")
+        windows = _with_later_calls(told(rank.recording, "window"), told(rank.recording, "later_calls"))
         if windows:
             return [window for window in windows if int(window.get("index", 0)) >= rank.first_steady] or list(windows)
     return []
+
+
+def _with_later_calls(
+    windows: Sequence[Mapping[str, Any]], later: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """What was in vain in a step may be known only some steps later."""
+    calls = {found.get("index"): list(found.get("calls", ())) for found in later}
+    return [{**window, "calls": [*window.get("calls", ()), *calls.get(window.get("index"), ())]} for window in windows]
 
 
 def _costs(windows: Sequence[Mapping[str, Any]], forward_ms: float, backward_ms: float) -> Iterator[OpCost]:

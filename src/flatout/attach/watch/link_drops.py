@@ -8,6 +8,9 @@ A pass may be for its input alone: an attack on an image, a sample that is moved
 leaf is no weight. If the gradients of all weights that it reaches are cleared before they are used, what the nodes
 take for them is in vain, and the gradients go on through them.
 
+What a step leaves may be cleared only some steps later: a generator that steps after every fifth step of its critic. So
+some of these gradients are followed until they are used or cleared.
+
 Gradients that are dropped are often there to be read (surgery on gradients, Fisher information). So nothing is said
 unless other gradients of the same pass were used before these were cleared, nobody holds on to them, and neither the
 weights nor what their optimizer finds were changed by hand. No tensor is kept: only ids, versions and weak references.
@@ -22,6 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..tracer import clock
 from .link_calls import NOWHERE, Call, Key, bytes_of, nothing, version_of
 
 DROPPED = "dropped"
@@ -32,6 +36,10 @@ _MOST_OPTIMIZERS = 30
 # A result that at most so many uses of weights lead to may be a weight in another form: scaled, or by direction and
 # norm.
 _FEW = 3
+
+# Weights of each optimizer whose gradients are followed after the step.
+_MOST_FOLLOWED = 8
+_MOST_LATER = 64  # steps of optimizers in which they are
 
 _PENDING, _CLEARED, _CHANGED, _REPLACED = range(4)  # what has become of a gradient
 
@@ -107,6 +115,9 @@ class Drops:
         self._met: dict[Any, _End] = {}  # of the pass under way: nodes at the end of the graph
         self._reached: list[tuple[Any, int]] = []  # and the weights of these, weakly, with their optimizers
         self._stepping = 0
+        # After the step: whether there was another pass, and the optimizers that stepped behind it.
+        self._has_later_pass = False
+        self._stepped_later = 0
         self._is_in_pass = False
         self._by_hand = 0  # optimizers that found gradients which no pass made
         living = [optimizer for reference in optimizers if (optimizer := reference()) is not None]
@@ -260,12 +271,14 @@ class Drops:
         if not self.is_on:
             return []
         self._look_at_all()
-        for leaf in self._leaves.values():
-            for seen in leaf.passes:
-                if seen is not self._left and self._left.is_dropped(leaf.owner):
-                    seen.lose(leaf.owner)
+        for number, leaf in list(self._leaves.items()):
+            if self._left.is_dropped(leaf.owner):
+                del self._leaves[number]
+                for seen in leaf.passes:
+                    if seen is not self._left:
+                        seen.lose(leaf.owner)
         # One that did not step may need what is there later on.
-        trained = 0
+        trained = self._stepped_later
         for seen in self._passes:
             trained |= seen.used
         trained &= ~self._by_hand
@@ -273,6 +286,39 @@ class Drops:
         alone = [alone.call for alone in self._alone if not alone.reach & ~judged[id(alone.of)]]
         inner = [seen.for_input for seen in self._passes if seen.for_input is not None and seen.is_for_input(trained)]
         return [call for call in (*alone, *inner) if call.nodes]
+
+    # What becomes of those that the step has left.
+
+    @property
+    def is_undecided(self) -> bool:
+        """Is something of which nobody knows yet whether it was in vain?"""
+        return self.is_on and any(self._is_of_use(leaf) for leaf in self._leaves.values())
+
+    def _is_of_use(self, leaf: _Leaf) -> bool:
+        return any(
+            alone.of is seen and alone.reach & leaf.owner and alone.call.nodes
+            for seen in leaf.passes
+            for alone in self._alone
+        )
+
+    def follow_few(self) -> None:
+        """From here on a few of the gradients that matter stand for all."""
+        kept: dict[int, int] = {}
+        for number, leaf in list(self._leaves.items()):
+            kept[leaf.owner] = kept.get(leaf.owner, 0) + self._is_of_use(leaf)
+            if not self._is_of_use(leaf) or kept[leaf.owner] > _MOST_FOLLOWED:
+                del self._leaves[number]
+                for seen in leaf.passes:
+                    seen.reached[leaf.owner] -= 1
+
+    def later_pass_begins(self, is_partial: bool) -> None:
+        self.begin_pass(is_partial)
+        self._has_later_pass = True
+
+    def later_step_begins(self, optimizer: Any) -> None:
+        self.optimizer_begins(optimizer)
+        if self._has_later_pass:
+            self._stepped_later |= sum(bit for reference, bit in self._bits if reference() is optimizer)
 
     def _note(self, reference: Any, owner: int, now: _Pass) -> bool:
         """The gradient of this weight holds what the pass has added. Is there any?"""
@@ -290,7 +336,7 @@ class Drops:
 
     def _look_at_all(self, stepping: int = 0) -> None:
         for number, leaf in list(self._leaves.items()):
-            state = _state_of(leaf, leaf.owner == stepping)
+            state = _state_of(leaf, leaf.owner == stepping, self._has_later_pass)
             if state == _PENDING:
                 continue
             del self._leaves[number]
@@ -303,8 +349,51 @@ class Drops:
                     seen.unclear |= leaf.owner
 
 
-def _state_of(leaf: _Leaf, is_stepping: bool) -> int:
-    """`is_stepping`: its optimizer is about to use what is there, clipped or not."""
+class LaterSteps:
+    """Follows what the sampled step has left, until that is used or cleared, or too many steps have passed.
+
+    It stands where the sample stood: the patches tell it of passes and optimizers.
+    """
+
+    def __init__(self, drops: Drops, index: int) -> None:
+        self._drops, self.index = drops, index
+        self._left = _MOST_LATER
+        self.own_s = 0.0
+        drops.follow_few()
+
+    @property
+    def is_over(self) -> bool:
+        return self._left <= 0 or not self._drops.is_undecided
+
+    def arrived(self) -> None:
+        pass
+
+    def backward_begins(self, tensors: Any, create_graph: bool, is_partial: bool) -> None:
+        self._tell(lambda: self._drops.later_pass_begins(is_partial))
+
+    def backward_ends(self) -> None:
+        pass
+
+    def optimizer_begins(self, optimizer: Any) -> None:
+        self._left -= 1
+        self._tell(lambda: self._drops.later_step_begins(optimizer))
+
+    def optimizer_ends(self) -> None:
+        self._drops.optimizer_ends()
+
+    def _tell(self, call: Callable[[], None]) -> None:
+        if self._left <= 0:
+            return
+        begun = clock()
+        try:
+            call()
+        except Exception:
+            self._left = 0  # nothing is said of it
+        self.own_s += clock() - begun
+
+
+def _state_of(leaf: _Leaf, is_stepping: bool, may_grow: bool) -> int:
+    """`is_stepping`: its optimizer is about to use what is there, clipped or not. `may_grow`: passes may have added."""
     weight, was = leaf.weight(), leaf.gradient()
     if weight is None or version_of(weight) != leaf.weight_version:
         return _CHANGED  # somebody trains by hand
@@ -317,7 +406,9 @@ def _state_of(leaf: _Leaf, is_stepping: bool) -> int:
         return _PENDING
     # Clipped, or cleared in place: that is seen where it can be read.
     values = bytes_of(gradient)
-    return _CLEARED if values is not None and not any(values) else _CHANGED
+    if values is not None and not any(values):
+        return _CLEARED
+    return _PENDING if may_grow else _CHANGED
 
 
 def _spared(seen: _Pass, judged: int) -> int:

@@ -25,6 +25,7 @@ from .kernels import FIXED_S, LAUNCH_S, LAUNCHES_PER_NODE, KernelWindow, describ
 
 if TYPE_CHECKING:
     from .link_calls import Call, Key
+    from .link_drops import LaterSteps
     from .link_products import Factor, Operation
     from .link_sample import Again, LineTotals, LinkSample
     from .link_subnormal import Given, Subnormal
@@ -88,6 +89,9 @@ class LinkWatch(Watcher):
         # A private name of torch: without it there is no window, and all else is watched as before.
         self._sequence = getattr(context.torch._C._autograd, "_get_sequence_nr", None)
         self._sample: LinkSample | None = None
+        # What some step's gradients become after it, that step, and the calls that were written down of it.
+        self._later: tuple[LaterSteps, LinkSample, Sequence[Call]] | None = None
+        self._written: Sequence[Call] = ()
         # On a GPU, one of the windows records the kernels too.
         self._kernels = KernelWindow(self._torch)
         context.is_recording_kernels = lambda: self._kernels.is_open
@@ -126,6 +130,8 @@ class LinkWatch(Watcher):
                 self._advance_alone(codes, index)
             elif self._sample is not None:
                 self._advance(self._sample, codes, index)
+            elif self._later is not None:
+                self._advance_later(*self._later)
             elif self._is_due(codes, index, now):
                 self._open(index, now)
         except Exception as error:
@@ -267,6 +273,7 @@ class LinkWatch(Watcher):
         why = sample.why_not or self._why_never() or ("" if sample.backwards else "no_backward")
         if not why:
             self._write(sample)
+            self._follow(sample)
         cost_s = sample.cost_s + clock() - begun
         self._pay(cost_s)
         # One that was too dear was stopped on the way.
@@ -283,7 +290,30 @@ class LinkWatch(Watcher):
         if self._taken >= _MOST_WINDOWS and not self._is_often:
             self._off = True
 
+    def _follow(self, sample: LinkSample) -> None:
+        """What becomes of the gradients that the step has left?"""
+        drops = sample.backward.drops
+        if drops.is_undecided:
+            from .link_drops import LaterSteps
+
+            self._later = LaterSteps(drops, sample.index), sample, self._written
+            self._tracer.window = self._later[0]
+
+    def _advance_later(self, later: LaterSteps, sample: LinkSample, written: Sequence[Call]) -> None:
+        own_s, later.own_s = later.own_s, 0.0
+        self._pay(own_s)
+        if not later.is_over:
+            return
+        self._later = self._tracer.window = None
+        told = {id(call) for call in written}
+        calls = [call for call in sample.backward.drops.finish() if id(call) not in told]
+        if calls:
+            self._output().text(
+                "later_calls", {"index": later.index, "calls": [_describe_call(sample, call) for call in calls]}
+            )
+
     def _close(self) -> None:
+        self._later = None
         sample, self._sample = self._sample, None
         self._tracer.window = None
         self._kernels.abandon()
@@ -335,7 +365,7 @@ class LinkWatch(Watcher):
         context = self._context
         lines = sorted(sample.lines.items(), key=lambda item: -(item[1].forward_s + item[1].backward_s))
         told = [_describe(sample, key, line) for key, line in lines[:_MOST_LINES]]
-        calls = [*sample.forward.calls.finish(), *sample.backward.drops.finish()]
+        calls = self._written = [*sample.forward.calls.finish(), *sample.backward.drops.finish()]
         value = {
             "index": sample.index,
             "nodes": sample.backward.nodes,

@@ -14,7 +14,7 @@ from torch import nn
 
 from flatout.attach.tracer import Tracer
 from flatout.attach.watch.link_calls import Call, ModuleCalls
-from flatout.attach.watch.link_drops import Drops
+from flatout.attach.watch.link_drops import _MOST_LATER, Drops, LaterSteps
 from flatout.attach.watch.link_sample import LinkSample
 
 
@@ -35,6 +35,12 @@ class Critic(nn.Linear):
     pass
 
 
+def told(drops: Drops) -> set[str]:
+    found = drops.finish()
+    assert all(call.kind == "dropped" and call.nodes and call.backward_s > 0 for call in found)
+    return {call.module for call in found}
+
+
 class Players:
     """A generator and its critic, and one step of them that is looked at, as the patches do it."""
 
@@ -43,7 +49,8 @@ class Players:
         self.of_generator = torch.optim.SGD(self.generator.parameters(), lr=0.01)
         self.of_critic = torch.optim.SGD(self.critic.parameters(), lr=0.01)
         self.more = more
-        self.sample: LinkSample | None = None
+        self.sample: LinkSample | LaterSteps | None = None
+        self.drops: Drops | None = None
 
     def look(self, step: Callable[[Players], None], steps_before: int = 1) -> set[str]:
         """The modules through which backward goes in vain; "" stands for other operations."""
@@ -58,9 +65,19 @@ class Players:
         self.sample = None
         sample.end()
         assert not sample.why_not
-        found = sample.backward.drops.finish()
-        assert all(call.kind == "dropped" and call.nodes and call.backward_s > 0 for call in found)
-        return {call.module for call in found}
+        self.drops = sample.backward.drops
+        return told(self.drops)
+
+    def follow(self, drops: Drops, *steps: Callable[[Players], None]) -> set[str]:
+        """The same, known some steps later."""
+        assert drops.is_undecided
+        later = self.sample = LaterSteps(drops, 1)
+        for step in steps:
+            assert not later.is_over
+            step(self)
+        assert later.is_over
+        self.sample = None
+        return told(drops)
 
     def fake(self) -> torch.Tensor:
         result: torch.Tensor = self.generator(torch.randn(2, 4))
@@ -423,3 +440,70 @@ def without_an_input(players: Attacked) -> None:
 )
 def test_other_passes_over_a_single_model_are_left_alone(step: Callable[[Attacked], None]) -> None:
     assert Attacked().look(step) == []
+
+
+# What a step leaves is decided in a later one: a generator that steps after several steps of its critic.
+
+
+def turn_of_critic(players: Players) -> None:
+    players.train(players.of_critic, players.critic(players.fake()).mean())
+
+
+def turn_of_generator(players: Players) -> None:
+    players.train(players.of_generator, -players.critic(players.fake()).mean())
+
+
+def turn_of_generator_set_to_zero(players: Players) -> None:
+    players.of_generator.zero_grad(set_to_none=False)
+    players.backward(-players.critic(players.fake()).mean())
+    players.step(players.of_generator)
+
+
+def turn_of_generator_with_all(players: Players) -> None:
+    """What the critic's passes have left is used."""
+    players.backward(-players.critic(players.fake()).mean())
+    players.step(players.of_generator)
+
+
+def look_at_a_turn_of_the_critic(players: Players) -> Drops:
+    assert players.look(turn_of_critic) == set()
+    assert players.drops is not None
+    return players.drops
+
+
+@pytest.mark.parametrize("last", [turn_of_generator, turn_of_generator_set_to_zero])
+@pytest.mark.parametrize("turns", [0, 3])
+def test_what_is_cleared_some_steps_later_is_in_vain(turns: int, last: Callable[[Players], None]) -> None:
+    players = Players()
+    drops = look_at_a_turn_of_the_critic(players)
+
+    assert players.follow(drops, *[turn_of_critic] * turns, last) == {"Generator"}
+
+
+def test_what_is_used_some_steps_later_is_not() -> None:
+    players = Players()
+    drops = look_at_a_turn_of_the_critic(players)
+
+    assert players.follow(drops, turn_of_critic, turn_of_generator_with_all) == set()
+
+
+def test_what_nobody_clears_is_not_followed_for_ever() -> None:
+    players = Players()
+    drops = look_at_a_turn_of_the_critic(players)
+
+    assert players.follow(drops, *[turn_of_critic] * _MOST_LATER) == set()
+
+
+def test_changes_by_hand_decide_nothing() -> None:
+    def by_hand(players: Players) -> None:
+        with torch.no_grad():
+            for weight in players.generator.parameters():
+                assert weight.grad is not None
+                weight.sub_(weight.grad)
+                weight.grad = None
+        turn_of_critic(players)
+
+    players = Players()
+    drops = look_at_a_turn_of_the_critic(players)
+
+    assert players.follow(drops, by_hand) == set()
