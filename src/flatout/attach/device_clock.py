@@ -48,6 +48,7 @@ class DeviceClock:
         self._free: list[_Sample] = []
         self._pending: deque[_Sample] = deque()
         self.sample: _Sample | None = None  # the open one
+        self._is_paused = False
         self._countdown = 1
         self.ready = False
         self._requests = self._index = 0
@@ -121,6 +122,14 @@ class DeviceClock:
         self._cost_s += own_s
         return own_s
 
+    def pause(self) -> None:
+        """The step that follows is none like others: it is looked at closely."""
+        self._is_paused = True
+        self.drop()
+
+    def go_on(self) -> None:
+        self._is_paused = False
+
     def drop(self) -> None:
         """Give the open sample up: its step did not take the usual course."""
         if self.sample is not None:
@@ -134,7 +143,7 @@ class DeviceClock:
         self._step_s += (min(step_s, 4 * self._step_s) - self._step_s) / 8 if self._step_s else step_s
         self._last_s = now
         self._countdown -= 1
-        if self._countdown > 0:
+        if self._countdown > 0 or self._is_paused:
             return
         self.ready = self.ready or self._cuda.is_initialized()
         if not self.ready:

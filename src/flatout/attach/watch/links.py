@@ -182,9 +182,12 @@ class LinkWatch(Watcher):
             return
         allowed_s = self._budget * _run_s(now) - self._cost_s
         with_kernels = self._wants_kernels() and (self._is_often or self._kernels_s <= allowed_s)
+        if with_kernels:
+            allowed_s -= self._kernels_s
         if why or (self._dearest_s or _FIXED_S + _NODE_S * self._nodes) > allowed_s:
             if with_kernels:
                 self._alone_at, self._why = index + 1, why
+                self._pause_device()
                 self._open_kernels()
                 self._pay(clock() - begun - self._kernels.take_waited_s())
             return
@@ -199,9 +202,14 @@ class LinkWatch(Watcher):
         self._sample = LinkSample(self._torch, self._tracer, index + 1, allowed_s, self._event_s, calls, drops)
         if with_kernels:
             self._open_kernels()
+        self._pause_device()
         self._tracer.window = self._sample
         self._pay(clock() - begun - self._kernels.take_waited_s())
         self._sample.begin(with_kernels)
+
+    def _pause_device(self) -> None:
+        if self._device is not None:
+            self._device.pause()
 
     def _wants_kernels(self) -> bool:
         is_on_device = self._device is not None and self._device.ready
@@ -226,6 +234,8 @@ class LinkWatch(Watcher):
             return
         at, self._alone_at = self._alone_at, -1
         begun = clock()
+        if self._device is not None:
+            self._device.go_on()
         if REQUEST_NO_GRAD in {code & 31 for code in codes}:
             self._kernels.abandon()
         kernels = self._kernels.close()
@@ -317,6 +327,8 @@ class LinkWatch(Watcher):
         sample, self._sample = self._sample, None
         self._tracer.window = None
         self._kernels.abandon()
+        if self._device is not None:
+            self._device.go_on()
         if sample is not None:
             sample.end()
 
