@@ -36,6 +36,7 @@ _TENSOR_CORES = re.compile(
     r"tf32|bf16|f16|h16|_16816|s1688|s16816|tensorop|hmma|wgmma|imma|qmma|nvjet|flash|fmha|e4m3|e5m2", re.IGNORECASE
 )
 _SIMPLE = re.compile(r"simt|ffma|sgemm|dgemm")
+_FLOAT64 = re.compile(r"f64|dgemm|d884|\bdouble\b")
 
 
 def kernel_use(ranks: Sequence[Rank]) -> KernelUse | None:
@@ -51,7 +52,7 @@ def describe_window(window: Mapping[str, Any]) -> KernelUse:
     per_step = 1.0 / max(1, int(window.get("steps", 1)))
     names = [str(name) for name in window["names"]]
     kinds = [kind_of(name) for name in names]
-    shares: dict[KernelKind, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    shares: dict[KernelKind, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
     lines: dict[tuple[str, int, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for number, place, count, ms in window["rows"]:
         phase, at = place if place else ("", None)
@@ -61,6 +62,7 @@ def describe_window(window: Mapping[str, Any]) -> KernelUse:
         share[0] += count
         share[1] += ms
         share[2] += ms if uses_tensor_cores(names[number]) else 0.0
+        share[3] += ms if _FLOAT64.search(names[number]) else 0.0
         if at:
             line = lines[str(at[0]), int(at[1]), str(at[2]), phase]
             line[0] += count

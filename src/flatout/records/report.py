@@ -141,12 +141,13 @@ MULTIPLYING: tuple[KernelKind, ...] = ("gemm", "convolution", "attention", "recu
 
 @dataclass(frozen=True, slots=True)
 class KernelShare:
-    """All kernels of one kind: how many a step has, and their milliseconds; of these, on tensor cores."""
+    """All kernels of one kind: how many a step has, and their milliseconds; of which on tensor cores, in float64."""
 
     kind: KernelKind
     count: float
     ms: float
     tensor_core_ms: float = 0.0
+    float64_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

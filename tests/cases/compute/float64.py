@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from flatout.records.report import RunFacts
+from flatout.records.report import KernelShare, KernelUse, RunFacts
 from tests.cases.evidence import HERE, Case, live_state, on_gpu, run
 
-_WIDE = {"float64": 1.0}
+_WIDE, _LITTLE = {"float64": 1.0}, {"float32": 0.95, "float64": 0.05}
 
 
 def _on(card: str, **changes: Any) -> Case:
@@ -43,6 +43,22 @@ CASES = (
             live=live_state(
                 grad_dtypes={"float32": 0.9, "float64": 0.1}, grad_elements={"float32": 1.0, "float64": 0.0001}
             )
+        ),
+        found=False,
+    ),
+    Case(
+        "finds it in one product of the loss, by its kernels",
+        run(
+            gpu=on_gpu(kernels=KernelUse(25.0, 400, (KernelShare("gemm", 9, 11.0, float64_ms=7.0),))),
+            live=live_state(grad_dtypes=_LITTLE, grad_elements=_LITTLE),
+        ),
+        found=True,
+    ),
+    Case(
+        "quiet when its kernels are short, however many elements there are",
+        run(
+            gpu=on_gpu(kernels=KernelUse(25.0, 400, (KernelShare("reduction", 9, 11.0, float64_ms=0.1),))),
+            live=live_state(grad_dtypes=_WIDE, grad_elements=_WIDE),
         ),
         found=False,
     ),

@@ -44,6 +44,24 @@ def test_a_name_tells_the_kind(name: str, kind: str, on_tensor_cores: bool) -> N
     assert uses_tensor_cores(name) == on_tensor_cores
 
 
+@pytest.mark.parametrize(
+    ("name", "is_in_float64"),
+    [
+        ("sm90_xmma_gemm_f64f64_f64f64_f64_nt_n_tilesize64x64x32_tensor16x8x16_execute_kernel__5x_cublas", True),
+        ("void at::native::vectorized_elementwise_kernel<2, at::native::CUDAFunctor_add<double> >()", True),
+        ("cutlass_80_simt_dgemm_64x64_8x3_nn_align1", True),
+        ("nvjet_sm90_tst_192x192_64x3_2x1_v_bz_coopB_NNN", False),
+        ("void doubled_rows_kernel<float>()", False),
+    ],
+)
+def test_a_name_tells_float64(name: str, is_in_float64: bool) -> None:
+    window = {"busy_ms": 1.0, "kernels": 1, "names": [name], "rows": [[0, ["forward", None], 1, 1.0]]}
+
+    (share,) = describe_window(window).kinds
+
+    assert share.float64_ms == (1.0 if is_in_float64 else 0.0)
+
+
 def test_a_window_by_kind_and_line() -> None:
     forward, optimizer = ["forward", ["train.py", 3, "main"]], ["optimizer", None]
     window = {

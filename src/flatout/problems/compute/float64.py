@@ -7,7 +7,8 @@ Why the GPU idles: it does not; it computes more digits than a training usually 
 bytes, a processor takes half as many at once, and most GPUs have a 32nd or a 64th as many units for float64.
 
 How it shows in a run: results in the autograd graph are in float64, by the number of their elements. On a CPU a product
-and a sum of the sizes of this model were timed in both types when the run ended.
+and a sum of the sizes of this model were timed in both types when the run ended. On a GPU whose kernels were recorded
+those in float64 are told by their names, with the time they take: one product of a loss may be a third of the step.
 
 The fix: make the model and what it is given float32: leave out `.double()`, and give arrays of numpy their type when
 they become tensors: `torch.from_numpy(x).float()`.
@@ -30,6 +31,7 @@ from flatout.problems.hot_lines import lines_in
 from flatout.records.evidence import Evidence
 from flatout.records.ledger import SCRIPT
 from flatout.records.message import message
+from flatout.records.report import MULTIPLYING
 
 CODE = "CO516"
 _PASSES = ("forward", "backward", "optimizer")
@@ -40,7 +42,7 @@ _UNTIMED = (1.0, 1.5, _HALF)
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    share = _float64_share(run)
+    share = _share_of_kernels(run) or _float64_share(run)
     if share is None or share * _passes_ms(run) < WORTH * run.step_ms or (run.on_gpu and not is_gpu_bound(run)):
         return
     factors = run.live_torch.get("float64_factors")
@@ -64,7 +66,17 @@ def _float64_share(run: Evidence) -> float | None:
     return share or None
 
 
+def _share_of_kernels(run: Evidence) -> float | None:
+    """Of the time of a step's kernels, where they were recorded."""
+    kernels = None if run.report.gpu is None else run.report.gpu.kernels
+    if kernels is None or not kernels.busy_ms:
+        return None
+    return min(1.0, sum(kind.float64_ms for kind in kernels.kinds) / kernels.busy_ms) or None
+
+
 def _passes_ms(run: Evidence) -> float:
+    if run.on_gpu and run.report.gpu is not None and run.report.gpu.kernels is not None:
+        return min(run.step_ms, run.report.gpu.kernels.busy_ms)
     if run.on_gpu:
         gpu = run.report.gpu
         return gpu_passes_ms(run) + (0.0 if gpu is None else gpu.device_ms.get("optimizer", 0.0))
@@ -92,8 +104,18 @@ def _on_cpu(run: Evidence, share: float) -> list[tuple[Edit, ...]]:
 def _on_gpu(run: Evidence, share: float) -> list[tuple[Edit, ...]]:
     """Products by what the card's units do in either type, the rest by its bytes."""
     ms, products = share * _passes_ms(run), float64_factor(run)
-    shares = product_share(run)
+    shares = _share_of_products(run) or product_share(run)
     saved = [
         part * (1 - 1 / faster) + (1 - part) * (1 - 1 / _HALF) for part, faster in zip(shares, products, strict=True)
     ]
     return [(LessStep(ms * part),) for part in sorted(saved)]
+
+
+def _share_of_products(run: Evidence) -> tuple[float, float, float] | None:
+    """Of the time of kernels in float64, that of products, where kernels were recorded."""
+    kernels = None if run.report.gpu is None else run.report.gpu.kernels
+    known = [] if kernels is None else [kind for kind in kernels.kinds if kind.float64_ms]
+    if not known:
+        return None
+    products_ms = sum(kind.float64_ms for kind in known if kind.kind in MULTIPLYING)
+    return (products_ms / sum(kind.float64_ms for kind in known),) * 3
