@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from time import perf_counter
 from typing import Any
 
 from .recorder import Output
@@ -14,6 +16,7 @@ _DEEPEST = 4
 # Objects that say it themselves: graph batches, tensor dictionaries.
 _OWN_WORD = ("num_graphs", "batch_size")
 Path = tuple[tuple[str, Any], ...]
+_Lengths = tuple[str, float, list[int]]  # how they are known, the value that pads, and they themselves
 
 
 def count_samples(batch: Any) -> int:
@@ -137,6 +140,17 @@ _EMPTY_ROWS = 0.25
 _MOST_UNUSED_LOOKS = 8
 _IDS = ("int64", "int32", "int16", "uint8")
 _MASKS = ("bool", *_IDS, "float32")
+# Of the values of a frame, those that are looked at: fewer, but not fewer than two, where there are many frames. On one
+# core, a batch of 12 x 300 x 40 without padding took 0.05 ms and one with padding 0.2 ms, one of 64 x 256 x 80 0.5 ms.
+_MOST_IN_FRAME, _FEWEST_IN_FRAME = 8, 2
+# Lengths that are told cost next to nothing to look at, but are written down.
+_MOST_TOLD = 512
+# What a model of frames divides their number by before it computes most of what it does, and the least that is left.
+_STRIDES = (1, 2, 3, 4, 8)
+_SHORTEST_LEFT = 8
+# Where a padded batch was computed, more of them are looked at: batches of one sampler may differ much in length. At
+# most so many, and for at most this part of the time since the first.
+_MOST_BATCHES, _OWN_PART = 64, 0.0005
 
 
 class PaddingInspector:
@@ -147,6 +161,9 @@ class PaddingInspector:
         self._output = output
         self._pending: dict[str, Any] | None = None
         self._in_vain = 0
+        self._computed_of: int | None = None  # the loader whose padding the last graph had
+        self._batches = 0
+        self._begun_s, self._spent_s = 0.0, 0.0
 
     def look(self, loader: int, batch: Any) -> None:
         """Called with a batch as it comes from the loader. Never raises, whatever a batch is made of."""
@@ -154,20 +171,52 @@ class PaddingInspector:
         self._in_vain += 1
         if self._in_vain > _MOST_UNUSED_LOOKS:
             return
+        begun = perf_counter()
         try:
             found = find_padding(self._torch, tensors_in(batch))
             if found is not None:
                 self._pending = {"loader": loader, **found}
         except Exception:
             pass  # a batch whose parts raise when looked at
+        self._begun_s = self._begun_s or begun
+        self._spent_s += perf_counter() - begun
+
+    def is_due(self) -> bool:
+        """Is it time to look at another batch, whose step is taken to compute its padding as those before did?"""
+        if self._computed_of is None or self._batches >= _MOST_BATCHES:
+            return False
+        return self._spent_s < _OWN_PART * (perf_counter() - self._begun_s)
+
+    def look_again(self, loader: int, batch: Any) -> None:
+        if loader == self._computed_of:
+            self.look(loader, batch)
+            self._note(computed=True)
 
     def note_graph(self, shapes: Iterable[tuple[int, ...]]) -> None:
         """The shapes of what the step computed: write down what was found in its batch."""
+        pending = self._pending
+        if pending is not None:
+            computed = _is_computed(shapes, pending)
+            self._computed_of = pending["loader"] if computed else None
+            self._note(computed)
+        self._in_vain = 0
+
+    def _note(self, computed: bool) -> None:
         pending, self._pending = self._pending, None
         self._in_vain = 0
         if pending is not None:
-            computed = any(_has_length(shape, pending["rows"], pending["length"]) for shape in shapes)
+            self._batches += 1
             self._output().text("padding", {**pending, "computed": computed})
+
+
+def _is_computed(shapes: Iterable[tuple[int, ...]], found: Mapping[str, Any]) -> bool:
+    """Did the step compute something as long as the padded rows?"""
+    rows, length = found["rows"], found["length"]
+    if found["kind"] in ("mask", "ids"):
+        return any(_has_length(shape, rows, length) for shape in shapes)
+    long = _shortened(length)
+    cut = _shortened(max(found["lengths"])) - long
+    return any(_has_frames(shape, rows, long, cut) for shape in shapes)
 
 
 def _has_length(shape: tuple[int, ...], rows: int, length: int) -> bool:
@@ -178,37 +227,66 @@ def _has_length(shape: tuple[int, ...], rows: int, length: int) -> bool:
     return len(shape) > 1 and shape[0] in (rows * long[0], rows * long[1])
 
 
+def _shortened(length: int) -> frozenset[int]:
+    """How many frames strided layers may leave of so many; the ends of a row make it one more or less."""
+    strides = [stride for stride in _STRIDES if length >= _SHORTEST_LEFT * stride]
+    left = [whole for stride in strides for whole in (length // stride, -(-length // stride))]
+    return frozenset(whole + more for whole in left for more in (-1, 0, 1))
+
+
+def _has_frames(shape: tuple[int, ...], rows: int, long: Collection[int], cut: Collection[int]) -> bool:
+    """`cut` are the lengths that a model would have which cuts the padding off."""
+    if len(shape) == 2:
+        return shape[0] % rows == 0 and shape[0] // rows in long
+    if len(shape) < 2:
+        return False
+    if shape[1] == rows and shape[0] in long:
+        return True
+    # Frames may be in any place but the first, and the width of a layer may look like their number: where something is
+    # as long as the text alone, the other is taken for a width.
+    return shape[0] == rows and any(size in long for size in shape[1:]) and not any(size in cut for size in shape[1:])
+
+
 def find_padding(torch: Any, parts: Iterable[Any]) -> dict[str, Any] | None:
-    """The lengths of the sequences in a batch, without their padding; None where it is no batch of padded sequences."""
+    """The lengths of the sequences in a batch, without their padding; None where it is no batch of padded sequences.
+
+    Its `kind` is how they are known: by a "mask", the ends of rows of "ids" or of frames of "features", or by a tensor
+    of "lengths" that such frames agree with.
+    """
     plain = [part for part in parts if type(part) is torch.Tensor and part.is_cpu]
-    best: dict[str, Any] | None = None
-    for part in plain:
-        if part.dim() != 2 or part.shape[0] < 2 or not _SHORTEST <= part.shape[1] <= _LONGEST:
-            continue
-        rows, length = int(part.shape[0]), int(part.shape[1])
-        others = sum(other.numel() for other in plain if tuple(other.shape[:2]) != (rows, length))
-        if others > part.numel():
-            continue  # pictures with captions: the sequences are the lesser part
-        found = _lengths(torch, part)
-        if found is None:
-            continue
-        padding = {"kind": found[0], "rows": rows, "length": length, "value": found[1], "lengths": found[2]}
-        best = padding if best is None else max(best, padding, key=_weight)
-    return best
+    found = (_find_in(torch, part, plain) for part in plain)
+    return max((padding for padding in found if padding is not None), key=_weight, default=None)
 
 
 def _weight(found: dict[str, Any]) -> tuple[bool, int]:
-    """A mask is sure; among others the longest counts."""
-    return found["kind"] == "mask", found["length"]
+    """A mask is sure, and so are lengths that are told; among others the longest counts."""
+    return found["kind"] in ("mask", "lengths"), found["length"]
 
 
-def _lengths(torch: Any, part: Any) -> tuple[str, int, list[int]] | None:
+def _find_in(torch: Any, part: Any, plain: Sequence[Any]) -> dict[str, Any] | None:
+    if part.dim() not in (2, 3) or part.shape[0] < 2 or part.numel() == 0:
+        return None
+    others = sum(other.numel() for other in plain if other.shape[:2] != part.shape[:2])
+    if others > part.numel():
+        return None  # pictures with captions: the sequences are the lesser part
+    part = part.detach()
+    for frames in (part.unsqueeze(2),) if part.dim() == 2 else (part, part.transpose(1, 2)):
+        rows, length = int(frames.shape[0]), int(frames.shape[1])
+        if _SHORTEST <= length <= _LONGEST:
+            ends = _lengths(torch, part) if part.dim() == 2 else None
+            kind, value, lengths = ends or _of_features(torch, frames, plain) or ("", 0, [])
+            if lengths:
+                return {"kind": kind, "rows": rows, "length": length, "value": value, "lengths": lengths}
+    return None
+
+
+def _lengths(torch: Any, part: Any) -> _Lengths | None:
     name = str(part.dtype).removeprefix("torch.")
     if name not in _MASKS:
         return None
     # No more than some ten microseconds of work.
     most = max(2, min(_MOST_ROWS, _MOST_VALUES // part.shape[1]))
-    part = part.detach()[:: max(1, -(-part.shape[0] // most))]
+    part = part[:: max(1, -(-part.shape[0] // most))]
     if float(part.min()) >= 0 and float(part.max()) <= 1:
         lengths = _of_mask(torch, part)
         return None if lengths is None else ("mask", 0, lengths)
@@ -223,7 +301,8 @@ def _of_mask(torch: Any, part: Any) -> list[int] | None:
     ones = part.to(torch.int32)
     falls = bool((ones[:, 1:] <= ones[:, :-1]).all())
     lengths: list[int] = ones.sum(1).tolist()
-    return lengths if falls and min(lengths) > 0 else None
+    is_curve = part.is_floating_point() and not bool((ones == part).all())  # it has values between zero and one
+    return lengths if falls and min(lengths) > 0 and not is_curve else None
 
 
 def _of_ids(torch: Any, part: Any) -> tuple[int, list[int]] | None:
@@ -246,3 +325,60 @@ def _of_ids(torch: Any, part: Any) -> tuple[int, list[int]] | None:
     if in_text > _IN_TEXT * sum(lengths) + len(lengths):
         return None
     return value, lengths
+
+
+def _of_features(torch: Any, frames: Any, plain: Iterable[Any]) -> _Lengths | None:
+    """Of rows by frames by features: rows that end in frames of one and the same value."""
+    if not frames.is_floating_point():
+        return None
+    rows, length, width = frames.shape
+    step = max(1, -(-rows // max(2, min(_MOST_ROWS, _MOST_VALUES // length))))
+    frames = frames[::step]
+    value = _padding_value(frames[:, -2:, :: -(-width // _MOST_IN_FRAME)])
+    if value is None:
+        return None
+    places = len(frames) * length
+    looked_at = max(_FEWEST_IN_FRAME, min(_MOST_IN_FRAME, _MOST_VALUES // places))
+    filled_values = frames[:, :, :: -(-width // looked_at)] == value
+    filled = filled_values.all(2)
+    mixed: list[bool] = (~filled).any(1).tolist()
+    if mixed.count(False) > _EMPTY_ROWS * len(mixed):
+        return None
+    runs: list[int] = (~filled).flip(1).to(torch.uint8).argmax(1).tolist()
+    lengths = [length - run for run, is_mixed in zip(runs, mixed, strict=True) if is_mixed]
+    for told in _told(plain, rows, length):
+        if _agree([whole for whole, is_mixed in zip(told[::step], mixed, strict=True) if is_mixed], lengths):
+            return "lengths", value, told[:: -(-rows // _MOST_TOLD)]
+    # Not told, it could be a picture with a dark border: as wide as it is high, or the same border in all of them.
+    if length == width or len(set(lengths)) == 1:
+        return None
+    # Where most features often have the value in the text as well, so that whole frames may, it does not tell padding.
+    most = places - sum(lengths) + _IN_TEXT * sum(lengths) + len(lengths)
+    is_rare = [count <= most for count in filled_values.flatten(0, 1).sum(0).tolist()]
+    return ("features", value, lengths) if 2 * sum(is_rare) >= len(is_rare) else None
+
+
+def _padding_value(ends: Any) -> float | None:
+    """The value of all that is in the last frames, in most rows of which that can be said."""
+    last = ends[:, -1, 0]
+    is_one = (ends == last[:, None, None]).flatten(1).all(1)
+    values = Counter(value for value, is_same in zip(last.tolist(), is_one.tolist(), strict=True) if is_same)
+    if not values:
+        return None
+    value, count = values.most_common(1)[0]
+    return float(value) if 2 * count > values.total() and math.isfinite(value) else None
+
+
+def _told(plain: Iterable[Any], rows: int, length: int) -> Iterator[list[int]]:
+    """What could be the lengths of so many rows."""
+    for part in plain:
+        if tuple(part.shape) == (rows,) and str(part.dtype).removeprefix("torch.") in _IDS:
+            told = part.tolist()
+            if min(told) >= 1 and max(told) <= length:
+                yield told
+
+
+def _agree(told: Sequence[int], found: Sequence[int]) -> bool:
+    """The text itself may end in a few frames of the value that pads it: silence, say."""
+    more = [length - seen for length, seen in zip(told, found, strict=True)]
+    return min(more) >= 0 and sum(more) <= _IN_TEXT * sum(told) + len(told)

@@ -148,7 +148,7 @@ class Session:
         for at_step_end in context.at_step_end:
             every_step |= at_step_end(codes, index, now)
         tracer.every_step = every_step
-        tracer.want_look = tracer.want_graph or tracer.window is not None
+        tracer.want_look = tracer.want_graph or tracer.window is not None or context.graph.padding.is_due()
         tracer.rest_for = 0 if every_step else phases.rest_for
         if now < self._next_housekeeping:
             return

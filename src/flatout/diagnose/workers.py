@@ -267,7 +267,11 @@ def _sorted_places(lengths: Sequence[int], batches: float) -> float:
 
 def _kind(notes: Sequence[dict[str, Any]]) -> Message:
     kind, value = Counter((note["kind"], note["value"]) for note in notes).most_common(1)[0][0]
-    return message("padding.masked") if kind == "mask" else message("padding.value", value=value)
+    if kind == "mask":
+        return message("padding.masked")
+    if kind == "lengths":
+        return message("padding.told")
+    return message("padding.frames" if kind == "features" else "padding.value", value=value)
 
 
 # Fewer looks than this say nothing about where the time goes.

@@ -270,6 +270,8 @@ TABLE = titles(PROBLEMS) | {
     ),
     "padding.masked": Words("masked out", "被掩码遮住"),
     "padding.value": Words("the value {value}", "值为 {value}"),
+    "padding.frames": Words("frames that hold only the value {value:.3g}", "整帧都是 {value:.3g}"),
+    "padding.told": Words("beyond the lengths that come with the batch", "超出随批次给出的长度"),
     "co507.change": Words(
         "draw batches from sequences of about the same length, or pack several into a row",
         "把长度相近的序列放进同一批，或把几条序列拼进一行",

@@ -9,8 +9,12 @@ from tests.cases.evidence import Case, on_gpu, run
 
 _ZEROS = message("padding.value", value=0)
 _HALF_EMPTY = Padding(3, 96, 512.0, 0.55, 0.35, 0.08, _ZEROS, 1.0)
+_FRAMES = Padding(3, 36, 300.0, 0.55, 0.1, 0.02, message("padding.frames", value=0.0), 1.0)
+_TOLD = Padding(3, 36, 300.0, 0.55, 0.1, 0.02, message("padding.told"), 1.0)
 CASES = (
     Case("finds it when half of the tokens are padding on a CPU", run(padding=_HALF_EMPTY), found=True),
+    Case("finds it in frames of features", run(padding=_FRAMES), found=True),
+    Case("finds it by the lengths that come with the batch", run(gpu=on_gpu(), padding=_TOLD), found=True),
     Case("finds it on a GPU", run(gpu=on_gpu(), padding=_HALF_EMPTY), found=True),
     Case(
         "quiet when there is little padding",

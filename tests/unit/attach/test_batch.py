@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import UserDict, namedtuple
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from flatout.attach import batch as batches
 from flatout.attach.batch import PaddingInspector, count_at, count_samples, find_padding, find_samples, tensor_bytes
 from tests.unit.attach.contexts import Notes
 
@@ -168,6 +170,144 @@ def test_nothing_is_said_of_other_batches(parts: list[Any]) -> None:
     assert find_padding(torch, parts) is None
 
 
+# The same for frames of features.
+
+SPOKEN = [60, 22, 48, 35, 51, 22]
+
+
+def frames(
+    longest: int = 60, features: int = 40, pad: float = 0.0, lengths: list[int] | None = None, seed: int = 1
+) -> torch.Tensor:
+    rows = torch.randn(len(lengths or SPOKEN), longest, features, generator=torch.Generator().manual_seed(seed))
+    for row, length in zip(rows, lengths or SPOKEN, strict=True):
+        row[length:] = pad
+    return rows
+
+
+def with_a_flag() -> torch.Tensor:
+    """Strokes of a pen: two coordinates, and whether it was lifted, which is mostly not so."""
+    strokes = frames(features=3)
+    strokes[:, :, 2] = 0
+    strokes[:, 10, 2] = 1
+    return strokes
+
+
+def keys() -> torch.Tensor:
+    """A pianist's: of 88 only a few are held at a time, some always."""
+    played = torch.rand(6, 60, 88, generator=torch.Generator().manual_seed(1)) < 0.05
+    played[:, :, 0] = True
+    return played * (frames(features=1) != 0).float()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        frames(),
+        frames(pad=-11.5),
+        frames(features=1).squeeze(2),
+        frames(features=3),
+        frames(features=60 * 12),
+        with_a_flag(),
+        frames().transpose(1, 2),
+        frames().transpose(1, 2).contiguous(),
+        frames().half(),
+        frames().bfloat16(),
+        frames().double(),
+        frames(features=1).squeeze(2).sigmoid().mul(frames(features=1).squeeze(2) != 0),
+    ],
+)
+def test_the_lengths_of_frames_are_found(rows: torch.Tensor) -> None:
+    found = find_padding(torch, [rows, torch.tensor([0, 1, 1, 0, 1, 0])])
+
+    assert found is not None and found["kind"] == "features"
+    assert (found["rows"], found["length"], found["lengths"]) == (6, 60, SPOKEN)
+    assert found["value"] in (0.0, -11.5)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [frames(), frames(features=60), frames(features=1).squeeze(2), frames().transpose(1, 2), keys()],
+)
+def test_lengths_that_come_with_the_batch_are_surer(rows: torch.Tensor) -> None:
+    rows[2, 46:] = 0  # the text itself ends in silence
+    said, classes, high = torch.tensor([[9, 4, 7, 5, 8, 4], [3, 60, 11, 52, 7, 1], [60, 59, 56, 60, 57, 58]])
+    ids = tokens(lengths=SPOKEN, longest=60)
+
+    found = find_padding(torch, [ids, rows, said, classes, high, torch.tensor(SPOKEN, dtype=torch.int32)])
+
+    assert found is not None and found["kind"] == "lengths"
+    assert (found["rows"], found["length"], found["lengths"]) == (6, 60, SPOKEN)
+
+
+def test_lengths_that_are_told_may_all_be_the_same() -> None:
+    found = find_padding(torch, [frames(lengths=[40] * 6), torch.full((6,), 40)])
+
+    assert found is not None and (found["kind"], found["length"], found["lengths"]) == ("lengths", 60, [40] * 6)
+
+
+def test_of_many_rows_some_are_looked_at_and_all_lengths_told() -> None:
+    lengths = [20 + at % 37 for at in range(300)]
+
+    found = find_padding(torch, [frames(lengths=lengths)])
+    told = find_padding(torch, [frames(lengths=lengths), torch.tensor(lengths)])
+
+    assert found is not None and len(found["lengths"]) <= 64 and set(found["lengths"]) <= set(lengths)
+    assert told is not None and told["lengths"] == lengths
+
+
+def pictures(high: int = 28, wide: int = 28, top: int = 4, dark: tuple[int, ...] = (22, 24, 21, 25)) -> torch.Tensor:
+    """Without a dimension for their one channel, like digits on black ground."""
+    drawn = torch.rand(len(dark), high, wide, generator=torch.Generator().manual_seed(1)) + 0.1
+    drawn[:, :top] = 0
+    for picture, height in zip(drawn, dark, strict=True):
+        picture[height:] = 0
+    return drawn
+
+
+def slanted() -> torch.Tensor:
+    """Pictures whose dark bottom is not level."""
+    drawn = pictures(48, 64, top=0, dark=(48,) * 6)
+    for picture, height in zip(drawn, range(30, 42, 2), strict=True):
+        for at in range(64):
+            picture[height - at // 4 :, at] = 0
+    return drawn
+
+
+def one_hot() -> torch.Tensor:
+    which = torch.randint(0, 64, (6, 60), generator=torch.Generator().manual_seed(1))
+    return torch.nn.functional.one_hot(which, 64).float()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        frames(lengths=[60] * 6),
+        frames(lengths=[40] * 6),  # what is always there is the border of something
+        torch.zeros(6, 60, 40),
+        torch.cat([torch.zeros(4, 60, 40), frames()]),
+        frames(lengths=[59, 60, 60, 59, 60, 60]),  # no run
+        pictures(),
+        pictures(28, 20),
+        pictures(32, 32, top=0),
+        slanted(),
+        slanted().transpose(1, 2),
+        frames(lengths=[60] * 6).relu(),
+        (frames(lengths=[60] * 6) - 2).relu(),  # sparse: whole frames are zero now and then
+        one_hot(),
+        one_hot().transpose(1, 2),
+        torch.arange(6.0)[:, None, None].expand(6, 60, 40),
+        frames() * torch.linspace(1, 2, 6)[:, None, None] + torch.arange(6.0)[:, None, None],  # each at its own value
+        0.9 ** torch.arange(60.0).repeat(6, 1),  # curves that fall from one
+        frames(lengths=[9, 5, 12, 7], longest=12, features=8),
+        torch.randn(4, 0, 40),
+        torch.randn(4, 40, 0),
+    ],
+)
+def test_nothing_is_said_of_frames_that_are_no_padding(rows: torch.Tensor) -> None:
+    assert find_padding(torch, [rows]) is None
+    assert find_padding(torch, [rows, torch.arange(len(rows)) + 1]) is None
+
+
 @pytest.mark.parametrize(
     ("shapes", "computed"),
     [
@@ -189,6 +329,67 @@ def test_the_graph_tells_whether_it_was_computed(shapes: set[tuple[int, ...]], c
     ((what, value),) = notes.texts
     assert what == "padding"
     assert (value["loader"], value["computed"], value["lengths"]) == (3, computed, LENGTHS)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "computed"),
+    [
+        ({(6, 60, 16)}, True),
+        ({(60, 6, 16)}, True),
+        ({(6, 16, 60)}, True),
+        ({(360, 16)}, True),
+        ({(6, 30, 16), (6, 12)}, True),  # behind a stride of two
+        ({(6, 16, 21)}, True),
+        ({(15, 6, 16)}, True),
+        ({(6, 32, 15, 10)}, True),
+        ({(180, 12)}, True),
+        ({(6, 9, 100)}, False),  # 60 / 8: too short to tell
+        ({(6, 50, 64), (6, 25, 30)}, False),  # cut to 50 frames and halved; 30 is the width of a layer
+        ({(300, 12), (50, 6, 60)}, False),
+        ({(6, 12), (6, 60), (1, 60)}, False),
+    ],
+)
+def test_frames_may_be_fewer_behind_a_stride(shapes: set[tuple[int, ...]], computed: bool) -> None:
+    notes = Notes()
+    look = PaddingInspector(torch, lambda: notes)  # type: ignore[arg-type,return-value]
+    lengths = torch.tensor([50, 22, 48, 35, 41, 22])
+
+    look.look(3, (frames(lengths=lengths.tolist()), lengths))
+    look.note_graph(shapes)
+
+    ((_, value),) = notes.texts
+    assert (value["kind"], value["computed"]) == ("lengths", computed)
+
+
+def test_more_batches_are_looked_at_once_a_step_has_computed_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count(1)
+    monkeypatch.setattr(batches, "perf_counter", lambda: next(ticks) / 1000)
+    notes = Notes()
+    look = PaddingInspector(torch, lambda: notes)  # type: ignore[arg-type,return-value]
+
+    assert not look.is_due()
+    look.look(3, [tokens()])
+    look.note_graph({(4, 16)})  # cut off
+    assert not look.is_due()
+    look.look(3, [tokens()])
+    look.note_graph({(4, 40, 16)})
+    while not look.is_due():
+        pass
+    look.look_again(5, [tokens()])
+    for _ in range(3):
+        look.look_again(3, [tokens()])
+        assert not look.is_due()  # not at once: what looking takes is bounded
+        while not look.is_due():
+            pass
+
+    assert [value["computed"] for _, value in notes.texts] == [False, True, True, True, True]
+    assert {value["loader"] for _, value in notes.texts} == {3}
+    for _ in range(100):
+        look.look_again(3, [tokens()])
+        if len(notes.texts) == 64:
+            assert not look.is_due()
+            return
+    raise AssertionError("looked at without end")
 
 
 def test_a_batch_that_raises_and_a_pass_without_a_backward_are_no_trouble() -> None:

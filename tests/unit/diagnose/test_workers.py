@@ -241,5 +241,22 @@ def test_padding_now_if_trimmed_and_if_sorted(tmp_path: Path) -> None:
     assert (english(padding.kind), padding.computed_share) == ("the value 0", 0.5)
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        ("ids", 0, "the value 0"),
+        ("mask", 0, "masked out"),
+        ("features", -11.512925, "frames that hold only the value -11.5"),
+        ("lengths", 0.0, "beyond the lengths that come with the batch"),
+    ],
+)
+def test_what_pads_is_said(tmp_path: Path, kind: str, value: float, text: str) -> None:
+    what, noted_one = note(100, [10, 50])
+
+    padding = noted(tmp_path, (what, {**noted_one, "kind": kind, "value": value})).padding
+
+    assert padding is not None and english(padding.kind) == text
+
+
 def test_without_a_note_there_is_none(tmp_path: Path) -> None:
     assert noted(tmp_path).padding is None

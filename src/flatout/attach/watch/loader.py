@@ -159,13 +159,20 @@ class LoaderWatch(Watcher):
 
     def _do_rare_work(self, iterator: Any, batch: Any, training: bool) -> None:
         try:
-            if training and self._tracer.want_graph:
-                self._context.graph.padding.look(iterator._flatout_loader >> 5, batch)
+            if training:
+                self._look_for_padding(iterator._flatout_loader >> 5, batch)
             if training and self._tracer.window is not None:
                 self._tracer.window.arrived()
             self._tracer.relieve()
         except Exception as error:
             self._trouble(error)
+
+    def _look_for_padding(self, loader: int, batch: Any) -> None:
+        padding = self._context.graph.padding
+        if self._tracer.want_graph:
+            padding.look(loader, batch)
+        elif padding.is_due():
+            padding.look_again(loader, batch)
 
     def _count_samples(self, iterator: Any, batch: Any) -> int:
         """The number of samples in a batch; where it was found is remembered with the iterator."""

@@ -5,8 +5,10 @@ model computes the padding as well.
 
 Why the GPU idles: it does not; as much of its work is wasted as there is padding.
 
-How it shows in a run: some batches are inspected as they come from the loader: an attention mask, or rows of token ids
-that end in the same value. The autograd graph of the same step shows that the model computed at the padded length.
+How it shows in a run: some batches are inspected as they come from the loader: an attention mask, rows of token ids
+that end in the same value, or rows of frames (speech, a time series, points) that end in frames of one value, with the
+lengths that may come beside them. The autograd graph of the same step shows that the model computed at the padded
+length, or at that length divided by the stride of its first layers.
 
 How it shows in source: `padding="max_length"` reaches a tokenizer of a training, or a dataset pads each of its samples
 to a fixed length itself: `ids + [0] * (self.max_len - len(ids))`.

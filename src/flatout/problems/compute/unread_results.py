@@ -7,8 +7,8 @@ every token while one is chosen.
 Why the GPU idles: it does not; it computes results, and passes gradients of zero back through them.
 
 How it shows in a run: in a window over a few steps, most rows of the gradient of a line's largest operations are zero.
-Which rows these are does not depend on the results themselves: what keeps the largest of them is left out. Only what is
-computed on the host is looked at.
+Which rows these are does not depend on the results themselves: what keeps the largest of them is left out. On a GPU
+only the window that records kernels reads gradients.
 
 The fix: pick the positions first, and compute for these: `loss(decoder(h[masked]), words[masked])`, not
 `loss(decoder(h), labels)` with `ignore_index`.
