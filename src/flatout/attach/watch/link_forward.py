@@ -128,6 +128,10 @@ class ForwardLines:
         place = bisect_right(self._starts, number) - 1
         return self._makers[place] if place >= 0 and number < self._number else NOWHERE
 
+    def turn_of(self, number: int) -> int:
+        """Which turn of a line made it: each time a line begins is one."""
+        return bisect_right(self._starts, number)
+
     # On and off.
 
     def resume(self) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .link_calls import Key
 
 _PICKS = ("SelectBackward", "SliceBackward")
-_LEAST_PICKS = 4  # of one tensor
+_LEAST_PICKS = 4  # of one tensor, each in a turn of its own
 # Elements that are filled for nothing: for fewer, the hook takes longer.
 _LEAST_FILLED = 1e5
 
@@ -30,10 +30,12 @@ class Picks:
     count: int = 0
     picked: int = 0  # elements
     backward_s: float = 0.0
+    turns: set[int] = field(default_factory=set)
 
     @property
     def is_worth_it(self) -> bool:
-        return self.count >= _LEAST_PICKS and self.count * self.elements - self.picked >= _LEAST_FILLED
+        """One call of native code, such as a recurrent layer, may pick too: that is no loop of the script."""
+        return len(self.turns) >= _LEAST_PICKS and self.count * self.elements - self.picked >= _LEAST_FILLED
 
 
 class PickedParts:
@@ -42,8 +44,10 @@ class PickedParts:
     def __init__(self) -> None:
         self.seen: list[Picks] = []
 
-    def find(self, nodes: Sequence[tuple[int, Any]], maker_of: Callable[[int], Key]) -> dict[int, Picks]:
-        """By the number of each such node. `nodes`: the last made first."""
+    def find(
+        self, nodes: Sequence[tuple[int, Any]], maker_of: Callable[[int], Key], turn_of: Callable[[int], int]
+    ) -> dict[int, Picks]:
+        """By the number of each such node. `nodes`: the last made first. `turn_of`: which turn of a line made it."""
         picks: dict[tuple[int, int], Picks] = {}
         numbers: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for number, node in reversed(nodes):
@@ -57,6 +61,7 @@ class PickedParts:
             if of not in picks:
                 picks[of] = Picks(maker_of(number), math.prod(map(int, sizes)))
             picks[of].count += 1
+            picks[of].turns.add(turn_of(number))
             picks[of].picked += math.prod(node._input_metadata[0].shape)
             numbers[of].append(number)
         found = {number: picks[of] for of in picks if picks[of].is_worth_it for number in numbers[of]}

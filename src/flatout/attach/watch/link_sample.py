@@ -282,7 +282,7 @@ class BackwardNodes:
         before: _Whose | None = None
         calls: set[Call] = set()
         tables = self.tables.find(nodes, made.maker_of)
-        picks = self.picks.find(nodes, made.maker_of)
+        picks = self.picks.find(nodes, made.maker_of, made.turn_of)
         alone = self.drops.find(nodes, made.calls.spans, made.maker_of, made.key)
         growing = made.calls.growing
         growing.settle()

@@ -12,7 +12,7 @@ from flatout.attach.watch.link_picks import PickedParts, Picks
 _STEPS, _WIDTH = 40, 4096
 
 
-def look(made: torch.Tensor) -> list[Picks]:
+def look(made: torch.Tensor, turn_of: Callable[[int], int] = lambda number: number) -> list[Picks]:
     """As a window does, over one backward pass."""
     nodes, waiting = [], [made.grad_fn]
     seen = set(waiting)
@@ -27,7 +27,7 @@ def look(made: torch.Tensor) -> list[Picks]:
                 waiting.append(following)
     nodes.sort(key=lambda numbered: numbered[0], reverse=True)
     parts = PickedParts()
-    found = parts.find(nodes, lambda number: (1, 1, False))
+    found = parts.find(nodes, lambda number: (1, 1, False), turn_of)
     assert sum(picks.count for picks in parts.seen) == len(found)
     return parts.seen
 
@@ -64,3 +64,13 @@ def test_picks_of_one_tensor_are_counted(pick: Callable[[torch.Tensor], torch.Te
 )
 def test_others_are_not(pick: Callable[[torch.Tensor], torch.Tensor]) -> None:
     assert look(pick(torch.randn(8, _STEPS, _WIDTH, requires_grad=True))) == []
+
+
+def test_a_single_turn_of_a_line_is_no_loop() -> None:
+    rnn = torch.nn.GRU(_WIDTH, 64)
+    x = torch.randn(_STEPS, 8, _WIDTH, requires_grad=True)
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, torch.arange(_STEPS, _STEPS - 16, -2))
+    states, _ = torch.nn.utils.rnn.pad_packed_sequence(rnn(packed)[0])
+
+    assert look(states, lambda number: 1) == []
+    assert max(picks.count for picks in look(states)) >= _STEPS // 2
