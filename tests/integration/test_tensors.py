@@ -137,3 +137,18 @@ def test_a_tensor_that_is_taken_apart_at_once_is_left_alone(watch: Watch) -> Non
 
     assert examine_run(seen.stored).picked_parts == ()
     assert "CO522" not in {finding["code"] for finding in seen.json["findings"]}
+
+
+def test_pairs_that_are_formed_and_summed_are_timed_beside_a_product(watch: Watch, run_bare: Run) -> None:
+    bare = run_bare("tensors.py", "pairs")
+    seen = watch("tensors.py", "pairs", FLATOUT_SETTINGS=OFTEN)
+
+    assert seen.returncode == bare.returncode == 0, seen.stderr
+    assert seen.losses == bare.losses
+    (pairs,) = examine_run(seen.stored).summed_pairs
+    assert [location.line for location in pairs.locations] == [line_of("tensors.py", "# PAIRS")]
+    assert ({pairs.rows, pairs.columns}, pairs.values, pairs.uses) == ({64, 400}, 64, 1.0)
+    assert pairs.formed_ms is not None and pairs.multiplied_ms is not None
+    assert pairs.multiplied_ms < pairs.formed_ms
+    (finding,) = [each for each in seen.json["findings"] if each["code"] == "CO523"]
+    assert finding["location"]["line"] == pairs.locations[0].line

@@ -35,6 +35,7 @@ from flatout.diagnose.windows import (
     op_costs,
     picked_parts,
     picked_tables,
+    summed_pairs,
 )
 from flatout.diagnose.workers import (
     bytes_from_workers,
@@ -142,6 +143,7 @@ def gather_evidence(run: StoredRun, ranks: Sequence[Rank], report: RunReport) ->
         float64_at=_float64_at(run, report, lines),
         picked_tables=picked_tables(ranks, report.phases),
         picked_parts=picked_parts(ranks, report.phases),
+        summed_pairs=summed_pairs(ranks),
         heavy_lines=heavy_lines(ranks),
         growing_calls=growing_calls(ranks, report.phases),
         interpreter=interpreter,

@@ -24,6 +24,7 @@ from flatout.records.evidence import (
     PickedParts,
     PickedTable,
     SubnormalInput,
+    SummedPairs,
 )
 from flatout.records.report import Location, PhaseShare
 from flatout.source.syntax.module import parse_text
@@ -208,6 +209,34 @@ def picked_parts(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tup
     return tuple(sorted(found, key=lambda picks: -picks.backward_ms))
 
 
+def summed_pairs(ranks: Sequence[Rank]) -> tuple[SummedPairs, ...]:
+    """Pairs that are formed one by one and summed, by the lines that do; those with the most values first."""
+    windows = _windows(ranks)
+    timed = {_frozen(value["pairs"]): value["ms"] for rank in ranks for value in told(rank.recording, "summed_pairs")}
+    uses: Counter[Any] = Counter()
+    for window in windows:
+        for formed in window.get("pairs", ()):
+            lines = tuple((str(at[0]), int(at[1])) for at in formed["at"] if at)
+            if lines:
+                uses[lines, _frozen(formed["pairs"])] += 1
+    found = []
+    for (lines, pairs), count in uses.items():
+        kind, sets, rows, columns, values = pairs
+        formed_ms, multiplied_ms = timed.get(pairs, (None, None))
+        summed = SummedPairs(
+            locations=tuple(Location(file, line) for file, line in lines),
+            is_difference=kind == "difference",
+            rows=rows,
+            columns=columns,
+            values=values,
+            uses=count / len(windows),
+            formed_ms=formed_ms,
+            multiplied_ms=multiplied_ms,
+        )
+        found.append((-sets * rows * columns * values, summed))
+    return tuple(summed for _, summed in sorted(found, key=lambda each: each[0]))
+
+
 def heavy_lines(ranks: Sequence[Rank]) -> tuple[HeavyLine, ...]:
     """Lines with the heaviest operations of a mean step, the heaviest first."""
     windows = _windows(ranks)
@@ -337,8 +366,10 @@ def _with_later_calls(
     windows: Sequence[Mapping[str, Any]], later: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
     """What was in vain in a step may be known only some steps later."""
-    calls = {found.get("index"): list(found.get("calls", ())) for found in later}
-    return [{**window, "calls": [*window.get("calls", ()), *calls.get(window.get("index"), ())]} for window in windows]
+    calls: dict[Any, list[Any]] = defaultdict(list)
+    for found in later:
+        calls[found.get("index")] += found.get("calls", ())
+    return [{**window, "calls": [*window.get("calls", ()), *calls[window.get("index")]]} for window in windows]
 
 
 def _costs(windows: Sequence[Mapping[str, Any]], forward_ms: float, backward_ms: float) -> Iterator[OpCost]:

@@ -314,6 +314,22 @@ class PickedParts:
 
 
 @dataclass(frozen=True, slots=True)
+class SummedPairs:
+    """Values of all pairs of rows and columns, which lines of a step form one by one and then sum."""
+
+    # They form and sum them; the one that forms them is the first.
+    locations: tuple[Location, ...]
+    is_difference: bool  # else a product
+    rows: int
+    columns: int
+    values: int
+    uses: float  # in a step
+    # Both ways as timed on this machine, backward included; None: not timed.
+    formed_ms: float | None = None
+    multiplied_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PickedTable:
     """A large weight of which a step picks some rows, with a dense gradient, in which all others are zero."""
 
@@ -501,6 +517,7 @@ class Evidence:
     # From the windows: large weights of which a step picks some rows, the largest first.
     picked_tables: tuple[PickedTable, ...] = ()
     picked_parts: tuple[PickedParts, ...] = ()
+    summed_pairs: tuple[SummedPairs, ...] = ()
     # From the windows: lines with the heaviest operations, the heaviest first. Only what the host computes is read.
     heavy_lines: tuple[HeavyLine, ...] = ()
     # Likewise: modules that are called again and again with an input that grows, the dearest first.

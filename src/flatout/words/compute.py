@@ -153,6 +153,13 @@ PROBLEMS = {
         "在循环之前一次拆开：`for part in x.unbind(1):`，或者 `x.split(...)`、`x.chunk(...)`，反向时所有部分的梯度一次"
         "拼好。能用 `torch.nn.RNN`、卷积或累积和代替的循环，收益更大。损失不变。",
     ),
+    "CO523": ProblemWords(
+        Words("All pairs are formed only to be summed", "逐一写出所有成对的值，只为求和"),
+        "用广播计算每行与每行的距离或内积：`(a[:, None] - b).pow(2).sum(2)`、`(a[:, None] * b).sum(2)`。一千行、"
+        "一千列、每个 64 个值，就要把 6400 万个值写进内存，前向和反向再各读写几遍；矩阵乘法在算出时就直接累加。",
+        "内积的和就是 `a @ b.T`；平方距离是 `a.pow(2).sum(1)[:, None] + b.pow(2).sum(1) - 2 * a @ b.T`，"
+        "用 `.clamp(min=0)` 防止小于零；`torch.cdist(a, b)` 是它的平方根。损失除舍入外相同。",
+    ),
 }
 TABLE = titles(PROBLEMS) | {
     # CO501
@@ -499,5 +506,18 @@ TABLE = titles(PROBLEMS) | {
     "co522.change": Words(
         "take the tensor apart once before the loop at {line}, with unbind(), split() or chunk()",
         "在 {line} 的循环之前用 unbind()、split() 或 chunk() 把张量一次拆开",
+    ),
+    # CO523
+    "co523.cause": Words(
+        "{line} forms {values} values for each of {rows} x {columns} pairs, only to sum them; as a matrix product, as"
+        " timed here, that takes {ms:.3g} of each {step_ms:.3g} ms step less",
+        "{line} 为 {rows} x {columns} 对中的每一对写出 {values} 个值，然后只是求和；按在本机的计时，改用矩阵乘法可从"
+        "每步 {step_ms:.3g} ms 中省去 {ms:.3g} ms",
+    ),
+    "co523.change": Words("compute the sums as a matrix product, a @ b.T", "用矩阵乘法 a @ b.T 计算这些和"),
+    "co523.change_distance": Words(
+        "compute the distances with a matrix product: torch.cdist(a, b), or for squares a.pow(2).sum(1)[:, None] +"
+        " b.pow(2).sum(1) - 2 * a @ b.T",
+        "用矩阵乘法计算距离：torch.cdist(a, b)，平方距离用 a.pow(2).sum(1)[:, None] + b.pow(2).sum(1) - 2 * a @ b.T",
     ),
 }

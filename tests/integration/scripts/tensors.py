@@ -4,7 +4,8 @@
 a few rows, "sparse" the same with sparse gradients; "masked" with a loss that reads an eighth of the results, "read"
 with one that reads them all; "graph" with an adjacency that is nearly empty; "fading" with an input of which a
 sixteenth is nearly zero; "picked" with a loop that picks each of 100 parts of a result, "unbound" with one that takes
-it apart at once. The second word is the device.
+it apart at once; "pairs" with distances of every row from every other, formed one by one. The second word is the
+device.
 """
 
 from __future__ import annotations
@@ -57,6 +58,18 @@ class Looping(nn.Module):
         return state
 
 
+class Pairing(nn.Module):
+    """The distances of codes from each other and from those of old."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(512, 64)
+        self.register_buffer("old", torch.randn(400, 64))
+
+    def forward(self, rows: torch.Tensor) -> Any:
+        return (self.layer(rows)[:, None] - self.old).pow(2).sum(2)  # PAIRS
+
+
 def make() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     """The model, its input and its target."""
     inputs = torch.randn(256, 512)
@@ -67,6 +80,8 @@ def make() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
         return Convolving(1500), inputs, inputs
     if KIND in ("picked", "unbound"):
         return Looping(), torch.randn(4, 100, 16), inputs[:4]
+    if KIND == "pairs":
+        return Pairing(), inputs[:64], torch.zeros(64, 400)
     model = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512))
     if KIND == "wide":
         model = model.double()  # WIDE

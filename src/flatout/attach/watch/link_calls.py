@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -57,10 +57,10 @@ class Call:
     is_random: bool = False  # another result than the first time, by random numbers
     moves_state: bool = False  # buffers of the module change: running statistics
     flows_through: bool = False  # gradients go on to what came before
-    weight: _Weight | None = None
+    weight: Weight | None = None
 
 
-class _Weight:
+class Weight:
     """One weight of a module, to see whether anybody trains it. Without a reference to it."""
 
     __slots__ = ("_gradient", "_state", "_weight", "number")
@@ -72,22 +72,27 @@ class _Weight:
         gradient = weight.grad
         self._gradient = None if gradient is None else (weakref.ref(gradient), version_of(gradient))
 
-    def is_unused(self, held: Held, passes: int, before: _Weight | None) -> bool:
+    def is_unused(self, held: Held, passes: int, before: Weight | None) -> bool:
         """Does surely nobody use its gradient, to which so many passes have added in this step?
 
         What nobody clears only grows. What is cleared may be used by whoever trains the weight by hand, or in a copy:
         then it is another one than in an earlier window.
         """
         weight = self._weight()
-        if weight is None or _is_in(held, weight):
+        if weight is None or is_in(held, weight):
             return False  # made for this step, or by an optimizer that is new
         gradient, version = self._gradient if self._gradient is not None else (nothing, None)
         if gradient() is not None and gradient() is weight.grad and version_of(weight.grad) == (version or 0) + passes:
             return True
         return before is not None and before._weight() is weight and before._state == self._state
 
+    def is_unchanged(self, held: Held) -> bool:
+        """Is it as it was, some steps later? Then nobody trains it."""
+        weight = self._weight()
+        return weight is not None and not is_in(held, weight) and self._state == (version_of(weight), bytes_of(weight))
 
-def _is_in(held: Held, weight: Any) -> bool:
+
+def is_in(held: Held, weight: Any) -> bool:
     reference = held.get(id(weight))
     return reference is not None and reference() is weight
 
@@ -111,6 +116,7 @@ class _Open:
     call: Call
     module: Any
     signature: object = None  # None: it is not compared with others
+    has_input: bool = False
     known: _Known | None = None  # what it may repeat
     series: Series | None = None  # its own, or that of the call around it
     before: tuple[object, object, object] | None = None
@@ -122,13 +128,13 @@ class ModuleCalls:
     `weights` are those without one, as they were in earlier windows.
     """
 
-    def __init__(self, torch: Any, held: Callable[[], Held], weights: dict[int, _Weight]) -> None:
+    def __init__(self, torch: Any, held: Callable[[], Held], weights: dict[int, Weight]) -> None:
         self._tensor = torch.Tensor
         self._torch = torch
         self._without_overrides = torch._C.DisableTorchFunction
         self._sequence: Callable[[], int] = torch._C._autograd._get_sequence_nr
-        self._ask_held, self._held = held, held()
-        self._weights = weights
+        self._ask_held, self.held = held, held()
+        self.weights = weights
         self._open: list[_Open | None] = []
         self._quiet = 0  # depth within a call whose inner ones are not looked at
         self._known: dict[object, _Known] = {}
@@ -218,8 +224,13 @@ class ModuleCalls:
 
     def finish(self) -> list[Call]:
         """Those that the step could do without, now that it has ended."""
-        self._held = self._ask_held()
+        self.held = self._ask_held()
         return [call for call in self.found if self._judge_needless(call)]
+
+    def find_unchanged(self, calls: Iterable[Call]) -> list[Call]:
+        """Some steps later, of those that could not be judged: with weights that nobody trains."""
+        self.held = self._ask_held()
+        return [call for call in calls if call.weight is not None and call.weight.is_unchanged(self.held)]
 
     # What a call is.
 
@@ -227,7 +238,7 @@ class ModuleCalls:
         """May the step do without it?"""
         call, module = opened.call, opened.module
         leaves = list(islice(leaves_of((local.get("args", ()), local.get("kwargs", {}))), _MOST_LEAVES + 1))
-        opened.signature = self._signature(module, leaves)
+        opened.signature, opened.has_input = self._signature(module, leaves), bool(leaves)
         opened.known = self._known.get(opened.signature)
         if opened.known is not None:
             call.kind = REPEAT
@@ -235,7 +246,7 @@ class ModuleCalls:
         elif call.has_grad and not self._has_held(module):
             call.kind = UNHELD
             call.flows_through = any(isinstance(leaf, self._tensor) and leaf.requires_grad for leaf in leaves)
-            call.weight = next((_Weight(weight) for weight in module.parameters() if weight.requires_grad), None)
+            call.weight = next((Weight(weight) for weight in module.parameters() if weight.requires_grad), None)
 
     def _signature(self, module: Any, leaves: list[Any]) -> object:
         """Two calls of the same signature compute the same."""
@@ -272,6 +283,8 @@ class ModuleCalls:
         assert known is not None and opened.before is not None
         digest = digest_of(results, self._tensor)
         random, buffers, attributes = self._state_of(opened.module, results)
+        if buffers != opened.before[1] and not opened.has_input:
+            return False  # it is made of its own state, which goes on with each call (a power iteration)
         is_random = random != opened.before[0]
         is_same = digest == known.digest if digest is not None and known.digest is not None else not is_random
         if not is_same and not is_random:
@@ -336,8 +349,8 @@ class ModuleCalls:
         """Has an optimizer one of its weights? True also where it has none that could be trained."""
         known = self._is_held.get(id(module))
         if known is None:
-            is_held = any(_is_in(self._held, weight) for weight in weights_of(module))
-            known = is_held or not self._held or not any(weight.requires_grad for weight in weights_of(module))
+            is_held = any(is_in(self.held, weight) for weight in weights_of(module))
+            known = is_held or not self.held or not any(weight.requires_grad for weight in weights_of(module))
             self._is_held[id(module)] = known
         return known
 
@@ -346,8 +359,8 @@ class ModuleCalls:
             weight = call.weight
             if weight is None:
                 return False
-            before = self._weights.setdefault(weight.number, weight)
-            return weight.is_unused(self._held, call.passes, None if before is weight else before)
+            before = self.weights.setdefault(weight.number, weight)
+            return weight.is_unused(self.held, call.passes, None if before is weight else before)
         first = call.first_call
         # Two passes with different random numbers, both trained on, are a method (R-Drop, SimCSE).
         return first is not None and (not call.is_random or (first.nodes > 0 and call.nodes == 0))

@@ -26,8 +26,10 @@ from ..tracer import Tracer, clock
 from .kernels import Kernel, Moment, find_launchers
 from .link_calls import NOWHERE, Call, Key, ModuleCalls
 from .link_drops import Drops
+from .link_flow import GradientFlow
 from .link_forward import LONG_S, NODE_EVENTS, TOO_DEAR, ForwardLines, LostTime
 from .link_growing import Series
+from .link_pairs import PairSums
 from .link_picks import PickedParts, Picks
 from .link_products import Operation, Operations
 
@@ -242,6 +244,8 @@ class BackwardNodes:
         self.passes = BackwardPasses()
         self.tables = Tables()
         self.picks = PickedParts()
+        self.pair_sums = PairSums(torch)
+        self.flow = GradientFlow(torch)
         self.drops = drops
         # Of the pass that is under way: the line that called it, its nodes, and some of the weights it reaches.
         self._called_at = NOWHERE
@@ -284,6 +288,7 @@ class BackwardNodes:
         tables = self.tables.find(nodes, made.maker_of)
         picks = self.picks.find(nodes, made.maker_of, made.turn_of)
         alone = self.drops.find(nodes, made.calls.spans, made.maker_of, made.key)
+        self.flow.look(nodes, made.calls)
         growing = made.calls.growing
         growing.settle()
         for number, node in nodes:
@@ -311,6 +316,7 @@ class BackwardNodes:
         self.operations.may_wait &= self._may_read_s > _DEVICE_READ_S
         for node, operation in self.operations.find(nodes, made.maker_of, self._may_read_s):
             self._handles.append(node.register_prehook(functools.partial(self._read_gradient, operation)))
+        self.pair_sums.find(nodes, made.maker_of, self._may_read_s)
         for call in calls:
             call.passes += 1
         self._called_at = made.key

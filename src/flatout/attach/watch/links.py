@@ -26,6 +26,7 @@ from .kernels import FIXED_S, LAUNCH_S, LAUNCHES_PER_NODE, KernelWindow, describ
 if TYPE_CHECKING:
     from .link_calls import Call, Key
     from .link_drops import LaterSteps
+    from .link_pairs import Pairs
     from .link_products import Factor, Operation
     from .link_sample import Again, LineTotals, LinkSample
     from .link_subnormal import Given, Subnormal
@@ -49,7 +50,8 @@ _MOST_NODES = 50_000
 _NO_KERNELS = ("other_rank",)
 _MOST_LINES = 200  # that are written down, the dearest first
 _SPARSE = 0.1  # of a factor's values are not zero: the most of which a sparse product gains (measured: from 0.08 down)
-_MOST_TIMED = 2  # of such products, and of those with subnormal numbers, when the process ends
+_LATER_STEPS = 8  # in which a weight that somebody trains changes
+_MOST_TIMED = 2  # of such products, of those with subnormal numbers and of such pairs, when the process ends
 
 
 class _Turns:
@@ -90,6 +92,8 @@ class LinkWatch(Watcher):
         self._sequence = getattr(context.torch._C._autograd, "_get_sequence_nr", None)
         self._sample: LinkSample | None = None
         # What some step's gradients become after it, that step, and the calls that were written down of it.
+        # Calls of a sample that are told later: those that are surely needless, and those that may be.
+        self._undecided: tuple[LinkSample, list[Call], list[Call]] | None = None
         self._later: tuple[LaterSteps, LinkSample, Sequence[Call]] | None = None
         self._written: Sequence[Call] = ()
         # On a GPU, one of the windows records the kernels too.
@@ -111,6 +115,7 @@ class LinkWatch(Watcher):
         self._weights: dict[int, Any] = {}  # that no optimizer has, as they were in earlier windows
         self._event_s = 0.0
         self._sparse: set[Factor] = set()  # nearly empty factors of products that were seen
+        self._pairs: set[Pairs] = set()  # formed one by one and then summed
         self._subnormal: dict[Given, Subnormal] = {}  # of the last window that saw some
         self._off = self._sequence is None
         self._why = "unknown_torch" if self._off else ""
@@ -122,6 +127,7 @@ class LinkWatch(Watcher):
 
     def at_step_end(self, codes: Sequence[int], index: int, now: float) -> bool:
         """Close the window over this step, perhaps open one over the next; `codes` are the events of the step."""
+        self._look_later(index)
         if self._off:
             return False
         try:
@@ -300,6 +306,15 @@ class LinkWatch(Watcher):
         if self._taken >= _MOST_WINDOWS and not self._is_often:
             self._off = True
 
+    def _look_later(self, index: int) -> None:
+        if self._undecided is not None and index - self._undecided[0].index >= _LATER_STEPS:
+            begun = clock()
+            try:
+                self._tell_undecided(are_later=True)
+            except Exception as error:
+                self._fail(error)
+            self._pay(clock() - begun)
+
     def _follow(self, sample: LinkSample) -> None:
         """What becomes of the gradients that the step has left?"""
         drops = sample.backward.drops
@@ -316,11 +331,7 @@ class LinkWatch(Watcher):
             return
         self._later = self._tracer.window = None
         told = {id(call) for call in written}
-        calls = [call for call in sample.backward.drops.finish() if id(call) not in told]
-        if calls:
-            self._output().text(
-                "later_calls", {"index": later.index, "calls": [_describe_call(sample, call) for call in calls]}
-            )
+        self._write_later(sample, [call for call in sample.backward.drops.finish() if id(call) not in told])
 
     def _close(self) -> None:
         self._later = None
@@ -371,13 +382,14 @@ class LinkWatch(Watcher):
     def _write(self, sample: LinkSample) -> None:
         from .link_growing import describe_series
         from .link_holders import describe_holders
+        from .link_pairs import describe_pairs
         from .link_picks import describe_picks
         from .link_sample import describe_tables
 
         context = self._context
         lines = sorted(sample.lines.items(), key=lambda item: -(item[1].forward_s + item[1].backward_s))
         told = [_describe(sample, key, line) for key, line in lines[:_MOST_LINES]]
-        calls = self._written = [*sample.forward.calls.finish(), *sample.backward.drops.finish()]
+        calls = self._written = [*self._needless(sample), *sample.backward.drops.finish()]
         value = {
             "index": sample.index,
             "nodes": sample.backward.nodes,
@@ -395,6 +407,10 @@ class LinkWatch(Watcher):
             ],
             "again": [_describe_again(sample, key, again) for key, again in sample.backward.passes.again.items()],
             "operations": _describe_operations(sample),
+            "pairs": [
+                {"at": [_place(sample, key) for key in formed.lines], "pairs": describe_pairs(formed.pairs)}
+                for formed in sample.backward.pair_sums.seen
+            ],
             "holders": describe_holders(sample.forward.holders, self._lists, sample.index),
             "tables": [
                 {"at": _place(sample, key), **told}
@@ -406,6 +422,34 @@ class LinkWatch(Watcher):
             if operation.factor is not None and operation.factor.density <= _SPARSE:
                 self._sparse.add(operation.factor)
         self._keep_subnormal(sample.backward.operations.seen)
+        self._pairs.update(formed.pairs for formed in sample.backward.pair_sums.seen)
+
+    def _needless(self, sample: LinkSample) -> list[Call]:
+        """Calls that the step could do without. Where weights may be trained by hand, it is told some steps later."""
+        self._tell_undecided(are_later=False)
+        calls, flow = sample.forward.calls, sample.backward.flow
+        found = calls.finish()
+        known = {id(call) for call in found}
+        undecided = [call for call in calls.found if call.weight is not None and id(call) not in known]
+        if flow.finish(calls) and not undecided:
+            return found
+        self._undecided = sample, [call for call in found if call.weight is not None], undecided
+        return [call for call in found if call.weight is None]
+
+    def _tell_undecided(self, are_later: bool) -> None:
+        """`are_later`: enough steps have passed to see which weights stay as they are."""
+        if self._undecided is None:
+            return
+        (sample, calls, undecided), self._undecided = self._undecided, None
+        if are_later:
+            calls = [*calls, *sample.forward.calls.find_unchanged(undecided)]
+            sample.backward.flow.finish_later(sample.forward.calls)
+        self._write_later(sample, calls)
+
+    def _write_later(self, sample: LinkSample, calls: Sequence[Call]) -> None:
+        if calls:
+            value = {"index": sample.index, "calls": [_describe_call(sample, call) for call in calls]}
+            self._output().text("later_calls", value)
 
     def _stop(self, why: str) -> None:
         """No more windows, and nothing left behind."""
@@ -427,8 +471,10 @@ class LinkWatch(Watcher):
         self._close()
 
     def at_finish(self) -> None:
+        self._tell_undecided(are_later=False)
         self._time_sparse()
         self._time_subnormal()
+        self._time_pairs()
         if not self._taken:
             self._output().text("window_missing", {"why": self._why or self._why_never() or "run_too_short"})
 
@@ -449,6 +495,18 @@ class LinkWatch(Watcher):
                     "ms": [round(ms, 4) for ms in took_ms],
                 }
                 self._output().text("sparse_product", value)
+
+    def _time_pairs(self) -> None:
+        for pairs in sorted(self._pairs, key=lambda pairs: pairs.elements, reverse=True)[:_MOST_TIMED]:
+            from .link_pairs import describe_pairs, time_pairs
+
+            try:
+                took_ms = time_pairs(self._torch, pairs)
+            except Exception:
+                return  # too little memory, say
+            if took_ms is not None:
+                value = {"pairs": describe_pairs(pairs), "ms": [round(ms, 4) for ms in took_ms]}
+                self._output().text("summed_pairs", value)
 
     def _keep_subnormal(self, operations: Sequence[Operation]) -> None:
         seen = {found.given: found for operation in operations if (found := operation.subnormal) is not None}

@@ -56,6 +56,28 @@ class Switched(nn.Module):
         return self.layer(x) if self._is_on else self.layer(-x)
 
 
+class Iterating(nn.Module):
+    """Of its own state alone, which has long stopped to change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.register_buffer("state", torch.ones(4))
+
+    def forward(self) -> torch.Tensor:
+        self.state.mul_(1.0)
+        return self.weight * self.state
+
+
+def test_a_state_that_goes_on_with_each_call_is_no_repeat() -> None:
+    looked, module = Looked(), Iterating()
+
+    looked.call(module)
+    looked.call(module)
+
+    assert looked.repeats == 0
+
+
 def test_the_same_again_is_a_repeat_and_so_is_what_follows_from_it() -> None:
     looked, first, second = Looked(), nn.Linear(4, 4), nn.Linear(4, 4)
     x = torch.ones(2, 4)
