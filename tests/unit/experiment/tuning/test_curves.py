@@ -91,13 +91,13 @@ def test_a_curve_that_is_known_needs_no_trial() -> None:
 
 @pytest.mark.timing
 def test_a_real_curve(tmp_path: Path) -> None:
-    """Threads that wait 4 ms for an item, and one reader that takes 1 ms for each: four will do."""
+    """Threads that wait 20 ms for an item, and one reader that takes 5 ms for each: four will do."""
 
     def measure(ask: Ask) -> Trial:
         arrived = []
         with ThreadPoolExecutor(ask.setting["workers"]) as threads:
-            for _ in threads.map(lambda _: time.sleep(0.004), range(ask.steps + 9)):
-                time.sleep(0.001)
+            for _ in threads.map(lambda _: time.sleep(0.02), range(ask.steps + 9)):
+                time.sleep(0.005)
                 arrived.append(time.perf_counter())
         times = [after - before for before, after in itertools.pairwise(arrived[8:])]
         return Trial("x", {}, "stopped", step_s=tuple(times), samples=(1.0,) * len(times))
