@@ -137,5 +137,11 @@ def test_a_run_that_makes_its_batches_itself_lacks_no_starvation() -> None:
 def test_json_has_them_and_reads_them_again() -> None:
     value = json.loads(json.dumps(to_json(RECORDED)))
 
-    assert value["gpu"]["kernels"]["kinds"][0] == {"kind": "gemm", "count": 400.0, "ms": 32.0, "tensor_core_ms": 30.0}
+    assert value["gpu"]["kernels"]["kinds"][0] == {
+        "kind": "gemm",
+        "count": 400.0,
+        "ms": 32.0,
+        "tensor_core_ms": 30.0,
+        "float64_ms": 0.0,
+    }
     assert from_json(value).gpu == GPU
