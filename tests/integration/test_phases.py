@@ -73,6 +73,7 @@ def test_a_planted_cost_is_found_in_its_line(planted: tuple[str, Watched]) -> No
         return
     lines = [line for line in seen.json["lines"] if line["phase"] == PLANTED[kind]]
 
+    assert lines, "no look at the script fell within that phase"
     top = max(lines, key=lambda line: line["share"])
     assert top["location"]["file"].endswith("planted.py")
     assert top["location"]["line"] == line_of("planted.py", f"# PLANTED {kind}")
