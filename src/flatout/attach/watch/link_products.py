@@ -213,6 +213,10 @@ _ROUNDS = 3
 _STRIDE = 7919  # a prime
 
 
+def describe_factor(factor: Factor) -> dict[str, object]:
+    return {"size": factor.size, "density": round(factor.density, 6)}
+
+
 def time_sparse(torch: Any, factor: Factor) -> tuple[float, float] | None:
     """Milliseconds that a dense and a sparse product of this kind take, backward included; None where it is too large.
 

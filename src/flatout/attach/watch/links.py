@@ -11,8 +11,8 @@ import os
 import random
 import sys
 import weakref
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import STARTED_NS
 from ..context import Context, Watcher
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .link_sample import Again, LineTotals, LinkSample
     from .link_subnormal import Given, Subnormal
 
-
+_T = TypeVar("_T")
 _BUDGET = 0.005  # of the run's time so far, for all windows together
 _MOST_WINDOWS = 5
 _MOST_MISSES = 8  # windows that came to nothing
@@ -91,9 +91,9 @@ class LinkWatch(Watcher):
         # A private name of torch: without it there is no window, and all else is watched as before.
         self._sequence = getattr(context.torch._C._autograd, "_get_sequence_nr", None)
         self._sample: LinkSample | None = None
-        # What some step's gradients become after it, that step, and the calls that were written down of it.
         # Calls of a sample that are told later: those that are surely needless, and those that may be.
         self._undecided: tuple[LinkSample, list[Call], list[Call]] | None = None
+        # What some step's gradients become after it, that step, and the calls that were written down of it.
         self._later: tuple[LaterSteps, LinkSample, Sequence[Call]] | None = None
         self._written: Sequence[Call] = ()
         # On a GPU, one of the windows records the kernels too.
@@ -472,59 +472,48 @@ class LinkWatch(Watcher):
 
     def at_finish(self) -> None:
         self._tell_undecided(are_later=False)
-        self._time_sparse()
-        self._time_subnormal()
-        self._time_pairs()
+        self._time_all()
         if not self._taken:
             self._output().text("window_missing", {"why": self._why or self._why_never() or "run_too_short"})
 
-    def _time_sparse(self) -> None:
-        """The script has ended, and waits for nothing."""
-        heaviest = sorted(self._sparse, key=lambda factor: math.prod(factor.size), reverse=True)
-        for factor in heaviest[:_MOST_TIMED]:
-            from .link_products import time_sparse
+    def _time_all(self) -> None:
+        """Both ways of what there is a cheaper way for, now that the script has ended and waits for nothing."""
+        if self._sparse:
+            from .link_products import describe_factor, time_sparse
 
-            try:
-                took_ms = time_sparse(self._torch, factor)
-            except Exception:
-                return  # too little memory, say
-            if took_ms is not None:
-                value = {
-                    "size": factor.size,
-                    "density": round(factor.density, 6),
-                    "ms": [round(ms, 4) for ms in took_ms],
-                }
-                self._output().text("sparse_product", value)
+            largest = sorted(self._sparse, key=lambda factor: math.prod(factor.size), reverse=True)
+            self._time("sparse_product", largest, time_sparse, describe_factor)
+        if self._subnormal:
+            from .link_subnormal import describe_given, time_subnormal
 
-    def _time_pairs(self) -> None:
-        for pairs in sorted(self._pairs, key=lambda pairs: pairs.elements, reverse=True)[:_MOST_TIMED]:
+            found = list(self._subnormal.values())
+            self._time("subnormal_operation", found, time_subnormal, lambda each: {"given": describe_given(each.given)})
+        if self._pairs:
             from .link_pairs import describe_pairs, time_pairs
 
+            most = sorted(self._pairs, key=lambda pairs: pairs.elements, reverse=True)
+            self._time("summed_pairs", most, time_pairs, lambda pairs: {"pairs": describe_pairs(pairs)})
+
+    def _time(
+        self,
+        name: str,
+        found: Sequence[_T],
+        time_both: Callable[[Any, _T], tuple[float, float] | None],
+        describe: Callable[[_T], dict[str, object]],
+    ) -> None:
+        for each in found[:_MOST_TIMED]:
             try:
-                took_ms = time_pairs(self._torch, pairs)
+                took_ms = time_both(self._torch, each)
             except Exception:
                 return  # too little memory, say
             if took_ms is not None:
-                value = {"pairs": describe_pairs(pairs), "ms": [round(ms, 4) for ms in took_ms]}
-                self._output().text("summed_pairs", value)
+                self._output().text(name, {**describe(each), "ms": [round(ms, 4) for ms in took_ms]})
 
     def _keep_subnormal(self, operations: Sequence[Operation]) -> None:
         seen = {found.given: found for operation in operations if (found := operation.subnormal) is not None}
         if seen:
             dearest = sorted(seen.values(), key=lambda each: each.share * each.given.operations, reverse=True)
             self._subnormal = {each.given: each for each in dearest[:_MOST_TIMED]}
-
-    def _time_subnormal(self) -> None:
-        for subnormal in self._subnormal.values():
-            from .link_subnormal import describe_given, time_subnormal
-
-            try:
-                took_ms = time_subnormal(self._torch, subnormal)
-            except Exception:
-                return  # too little memory, say
-            if took_ms is not None:
-                value = {"given": describe_given(subnormal.given), "ms": [round(ms, 4) for ms in took_ms]}
-                self._output().text("subnormal_operation", value)
 
 
 def _describe_operations(sample: LinkSample) -> list[dict[str, object]]:

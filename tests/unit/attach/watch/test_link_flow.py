@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
 
 import torch
 from torch import nn
 
 from flatout.attach.watch.link_calls import Call, ModuleCalls
 from flatout.attach.watch.link_flow import GradientFlow
+from tests.unit.attach.watch.passes import nodes_of
 
 LINE = (1, 2, False)
 
@@ -29,18 +29,7 @@ class Looked:
         return result
 
     def backward(self, loss: torch.Tensor) -> None:
-        nodes: list[tuple[int, Any]] = []
-        waiting: list[Any] = [loss.grad_fn]
-        seen = set(waiting)
-        while waiting:
-            node = waiting.pop()
-            if node._sequence_nr() < 1 << 63:
-                nodes.append((node._sequence_nr(), node))
-            for following, _ in node.next_functions:
-                if following is not None and following not in seen:
-                    seen.add(following)
-                    waiting.append(following)
-        nodes.sort(key=lambda numbered: numbered[0], reverse=True)
+        nodes = nodes_of(loss)
         self.flow.look(nodes, self.calls)
         loss.backward()
         for call in self.calls.found:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 
 from flatout.attach.watch.link_pairs import FormedPairs, Pairs, PairSums, describe_pairs, time_pairs
+from tests.unit.attach.watch.passes import nodes_of
 
 _ROWS, _COLUMNS, _VALUES = 48, 160, 64
 
@@ -17,18 +17,7 @@ Make = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 def look(made: torch.Tensor) -> list[FormedPairs]:
     """As a window does; the line of a node is its number."""
-    nodes: list[tuple[int, Any]] = []
-    waiting: list[Any] = [made.grad_fn]
-    seen = set(waiting)
-    while waiting:
-        node = waiting.pop()
-        if node._sequence_nr() < 1 << 63:
-            nodes.append((node._sequence_nr(), node))
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                waiting.append(following)
-    nodes.sort(key=lambda numbered: numbered[0], reverse=True)
+    nodes = nodes_of(made)
     sums = PairSums(torch)
     sums.find(nodes, lambda number: (number, 1, False), 10.0)
     return sums.seen

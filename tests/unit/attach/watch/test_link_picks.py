@@ -8,24 +8,14 @@ import pytest
 import torch
 
 from flatout.attach.watch.link_picks import PickedParts, Picks
+from tests.unit.attach.watch.passes import nodes_of
 
 _STEPS, _WIDTH = 40, 4096
 
 
 def look(made: torch.Tensor, turn_of: Callable[[int], int] = lambda number: number) -> list[Picks]:
     """As a window does, over one backward pass."""
-    nodes, waiting = [], [made.grad_fn]
-    seen = set(waiting)
-    while waiting:
-        node = waiting.pop()
-        assert node is not None
-        if node._sequence_nr() < 1 << 63:
-            nodes.append((node._sequence_nr(), node))
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                waiting.append(following)
-    nodes.sort(key=lambda numbered: numbered[0], reverse=True)
+    nodes = nodes_of(made)
     parts = PickedParts()
     found = parts.find(nodes, lambda number: (1, 1, False), turn_of)
     assert sum(picks.count for picks in parts.seen) == len(found)

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from flatout.attach.watch.link_products import Factor, Operation, Operations, time_sparse
+from tests.unit.attach.watch.passes import nodes_of
 
 _TOKENS, _WIDTH, _WORDS = 64, 32, 512
 
@@ -17,17 +18,7 @@ _TOKENS, _WIDTH, _WORDS = 64, 32, 512
 def look(loss: torch.Tensor) -> list[Operation]:
     """As a window does, over one backward pass."""
     operations = Operations(torch)
-    nodes, waiting = [], [loss.grad_fn]
-    seen = set(waiting)
-    while waiting:
-        node = waiting.pop()
-        if node._sequence_nr() < 1 << 63:
-            nodes.append((node._sequence_nr(), node))
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                waiting.append(following)
-    nodes.sort(key=lambda numbered: numbered[0], reverse=True)
+    nodes = nodes_of(loss)
     for node, operation in operations.find(nodes, lambda number: (1, 1, False), 1.0):
         node.register_prehook(lambda gradients, operation=operation: operations.read_gradient(operation, gradients))
     loss.backward()
