@@ -87,7 +87,7 @@ def fed(tmp_path_factory: pytest.TempPathFactory) -> Fixed:
     folder = tmp_path_factory.mktemp("project")
     _write(folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    words = ["--budget", "60s", "--only", "loader.workers", "--metric", r"PSNR: ([0-9.]+)", "--higher", "--apply"]
+    words = ["--budget", "150s", "--only", "loader.workers", "--metric", r"PSNR: ([0-9.]+)", "--higher", "--apply"]
     done = _flatout(folder, "fix", *words, "--json", "fix.json", "train.py")
     assert done.returncode == 0, done.stderr
     return Fixed(folder, before, done, json.loads((folder / "fix.json").read_text()))

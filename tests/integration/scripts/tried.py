@@ -18,6 +18,8 @@ class Slow(Dataset):
         return 8 * 60
 
     def __getitem__(self, i):
+        if "tells" in sys.argv:
+            os.write(1, f"LOADS {os.getpid()}\n".encode())
         time.sleep(0.001)
         return torch.full((16,), float(i % 13)) + (torch.randn(16) if "draws" in sys.argv else 0), i % 3
 
