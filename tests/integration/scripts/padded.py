@@ -16,7 +16,7 @@ rows = torch.zeros(240, 64, dtype=torch.long)
 for i, row in enumerate(rows):
     row[: 8 + i % 24] = torch.randint(1, 500, (8 + i % 24,))
 loader = DataLoader(rows, batch_size=8, shuffle=True)  # LOADER
-embedding, convolution, head = nn.Embedding(500, 64), nn.Conv2d(8, 8, 3, padding=1), nn.Linear(64, 5)
+embedding, convolution, head = nn.Embedding(500, 512), nn.Conv2d(8, 8, 3, padding=1), nn.Linear(512, 512)
 optimizer = torch.optim.SGD([*embedding.parameters(), *convolution.parameters(), *head.parameters()], lr=0.1)
 for batch in loader:
     ids = batch[:, :32] if CUT else batch
