@@ -71,7 +71,8 @@ def test_a_look_sees_what_a_sample_draws_whether_it_changes_and_what_it_takes() 
     before = torch.get_rng_state(), numpy.random.get_state()[1].tolist()  # type: ignore[union-attr]
     plain, drawing, counting = (probe_dataset(kind()) for kind in (Slow, Drawing, Counting))
 
-    assert plain.is_repeatable and plain.sample_s == pytest.approx(0.004, rel=0.5)
+    # A busy machine wakes a sleeping thread late, never early.
+    assert plain.is_repeatable and plain.sample_s is not None and 0.004 <= plain.sample_s < 0.04
     assert drawing.draws and drawing.same
     assert counting.draws is False and counting.same is False
     assert probe_dataset({"a": 1}) == LoaderProbe()  # has no sample 0
