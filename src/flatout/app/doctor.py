@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 from flatout.launch import environment
 from flatout.launch.process import child_environment, interpreter
+from flatout.launch.roofline import cached_roofline, keep_roofline, measure_roofline, roofline_of
+from flatout.records.roofline import PRECISIONS, Roofline
 from flatout.records.sample import GpuReading
 from flatout.telemetry.cgroup import CgroupSampler
 from flatout.telemetry.disk import filesystem_of
@@ -74,6 +76,7 @@ def _interpreter(python: str) -> Iterator[Check]:
         return
     yield Check("python", "ok", f"{found['python']} ({python})")
     yield _torch(found)
+    yield from _rooflines(python, found)
     yield _bootstrap(found, recorded)
 
 
@@ -116,6 +119,30 @@ def _torch(found: dict[str, Any]) -> Check:
     if found["cuda_build"]:
         return Check("torch", "warn", f"{value}, no GPU to be seen", "check the driver and CUDA_VISIBLE_DEVICES")
     return Check("torch", "ok", value)
+
+
+def _rooflines(python: str, found: dict[str, Any]) -> Iterator[Check]:
+    """What each kind of GPU can do. Measured here once; other verbs look at what was kept."""
+    if "torch_error" in found:
+        return
+    for name in dict.fromkeys(found.get("gpus", ())):
+        roofline = cached_roofline(name, found["torch"])
+        if roofline is None:
+            roofline = measure_roofline(python, found["gpus"].index(name))
+            if roofline is not None:
+                keep_roofline(roofline)
+        if roofline is not None:
+            yield Check("roofline", "ok", f"{name}: {_figures(roofline)}")
+            continue
+        sheet = roofline_of(name, found["torch"])
+        value = f"{name}: not measured" + (f"; by its data sheet {_figures(sheet)}" if sheet else "")
+        yield Check("roofline", "warn", value, "needs 4 GiB of free GPU memory; end what else uses it, and ask again")
+
+
+def _figures(roofline: Roofline) -> str:
+    rates = [f"{name} {roofline.tflops[name]:.4g}" for name in PRECISIONS if name in roofline.tflops]
+    launch = "" if roofline.launch_us is None else f", {roofline.launch_us:.1f} µs a launch"
+    return f"{', '.join(rates)} TFLOP/s, {roofline.memory_gb_s:,.0f} GB/s{launch}"
 
 
 def _version(text: str) -> tuple[int, int]:

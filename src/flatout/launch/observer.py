@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flatout.launch import environment
 from flatout.launch.environment import fresh_memory_ms
 from flatout.launch.live import BackgroundVerdict, Follower, LiveView, StatusView, View
+from flatout.launch.roofline import latest_roofline
 from flatout.launch.terminal import Notices, Terminal
 from flatout.records.message import Message, message
 from flatout.records.sample import Tick
@@ -25,6 +26,7 @@ from flatout.store.rows import RowWriter
 from flatout.telemetry.cgroup import CgroupSampler
 from flatout.telemetry.disk import filesystem_of
 from flatout.telemetry.sampling import Sampling, columns, rows
+from flatout.words.codec import encode
 
 if TYPE_CHECKING:
     from flatout.launch.metrics_server import MetricsServer
@@ -174,7 +176,10 @@ class Observer:
         sampling = self._sampling
         if sampling is None:
             return {}
-        return {"gpus": [facts.name for facts in sampling.gpu_facts], "driver": sampling.driver}
+        names = [facts.name for facts in sampling.gpu_facts]
+        measured = [roofline for name in dict.fromkeys(names) if (roofline := latest_roofline(name)) is not None]
+        rooflines = {"rooflines": [encode(roofline) for roofline in measured]} if measured else {}
+        return {"gpus": names, "driver": sampling.driver, **rooflines}
 
     def _neighbours(self) -> dict[str, Any]:
         """By number: a file of rows holds figures only."""
