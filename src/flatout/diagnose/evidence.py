@@ -37,6 +37,7 @@ from flatout.diagnose.windows import (
     picked_tables,
     summed_pairs,
 )
+from flatout.diagnose.work import hand_attention
 from flatout.diagnose.workers import (
     bytes_from_workers,
     caches,
@@ -138,6 +139,7 @@ def gather_evidence(run: StoredRun, ranks: Sequence[Rank], report: RunReport) ->
         step_spread=_step_spread(ranks),
         needless_calls=needless_calls(ranks, report.phases),
         backward_again=backward_again(ranks, report.phases),
+        hand_attention=hand_attention(ranks),
         step_memory=_step_memory(ranks),
         holders=find_holders(run, ranks),
         float64_at=_float64_at(run, report, lines),

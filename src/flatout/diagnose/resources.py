@@ -10,6 +10,7 @@ import numpy as np
 from flatout.diagnose.kernels import kernel_use
 from flatout.diagnose.ranks import Floats, Rank, during_steps, keep_rows, mean_step_ms, reduce_known
 from flatout.diagnose.source_text import evaluated_at
+from flatout.diagnose.work import work_shares
 from flatout.records.evidence import Evaluations, GpuState, OomKill
 from flatout.records.report import PHASES, GpuUse, HostUse, KernelUse, LineCost
 from flatout.records.sample import ROLES, THROTTLE_REASONS, Role, throttle_names
@@ -202,6 +203,7 @@ def gpu_use(run: StoredRun, ranks: Sequence[Rank]) -> GpuUse | None:
         device_ms=device_ms,
         busy_share=_busy_share(kernels, step_ms, util if is_alone else reduce_known(column["own_util_percent"])),
         kernels=kernels,
+        work=work_shares(ranks),
     )
 
 

@@ -26,9 +26,11 @@ from flatout.diagnose.verdict import (
     with_findings,
     with_machine,
     with_needless,
+    with_speed,
     with_steps,
 )
 from flatout.diagnose.windows import op_costs
+from flatout.diagnose.work import ladder_of
 from flatout.model.edits import Edits, ReadyBatches
 from flatout.model.prediction import can_promise, model_of, predict
 from flatout.records.evidence import Evidence
@@ -105,7 +107,7 @@ def _judge_costs(evidence: Evidence) -> Evidence:
     own = max(0.0, own - (evidence.late_by_others or 0.0))
     error = (warmup.step_error if warmup is not None else None) or 0.0
     verdict = judge_costs(replace(costs, input=own), evidence.step_ms, evidence.on_gpu, error)
-    return replace(evidence, report=replace(report, verdict=verdict))
+    return replace(evidence, report=replace(report, verdict=with_speed(verdict, report.gpu)))
 
 
 def _saved_by_ready_batches(evidence: Evidence) -> float:
@@ -153,6 +155,8 @@ def _measure(run: StoredRun, ranks: Sequence[Rank]) -> RunReport:
     device = str(live["torch"].get("device_name") or "cpu")
     on_gpu = device != "cpu" or any(rank.recording.count("device") for rank in ranks)
     phases, step_ms, delay_ms = _phases(ranks), mean_step_ms(ranks), run_delay_ms(run, ranks)
+    if gpu is not None and gpu.work:
+        gpu = replace(gpu, ladder=ladder_of(run, device, gpu, step_ms))
     syncs, copies, pauses = call_sites(ranks)
     ledger, _ = divide_step(run, ranks, phases, op_costs(ranks, phases))
     return RunReport(

@@ -9,13 +9,14 @@ no cause: it only bounds what copies and waits can have cost.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flatout.records.evidence import Evidence
 from flatout.records.ledger import Ledger, Part
 from flatout.records.machine import MachineUse
 from flatout.records.message import Message, message, verbatim
 from flatout.records.report import (
+    MOVING,
     Bound,
     Check,
     CheckState,
@@ -38,6 +39,8 @@ EARNED = 0.9
 # Two causes this close to each other share the blame.
 _EVEN = 0.8
 _HOST_PHASES = ("forward", "backward", "optimizer", "other", "gc")
+# Of the time of kernels: below it kernels that wait for memory are not worth a word.
+_MUCH_MOVING = 0.2
 _CADENCE = ("eval", "checkpoint", "logging")
 _SCRIPT: tuple[Part, ...] = ("python", "native", "waiting", "not measured")
 _NO_LEDGER = Ledger()
@@ -136,6 +139,17 @@ def judge_costs(costs: Removable, step_ms: float, on_gpu: bool, step_error: floa
     if second.share >= binds and second.share >= _EVEN * first.share:
         return _make_verdict("balanced", healthy, Grounds(on_gpu, step_ms, None, (first, second)))
     return _make_verdict(first.cause, healthy, Grounds(on_gpu, step_ms, None, (first,)))
+
+
+def with_speed(judged: Verdict, gpu: GpuUse | None) -> Verdict:
+    """Busy is not fast: what the device reaches while it computes, where a window shows that."""
+    if judged.grounds is None or judged.grounds.compute_share is None or gpu is None or gpu.ladder is None:
+        return judged
+    kernels, moving = gpu.kernels, None
+    if kernels is not None and kernels.busy_ms > 0:
+        share = kernels.ms_of(*MOVING) / kernels.busy_ms
+        moving = share if share >= _MUCH_MOVING else None
+    return _make_verdict(judged.bound, judged.healthy, replace(judged.grounds, mfu=gpu.ladder.mfu, moving_share=moving))
 
 
 def with_findings(judged: Verdict, found: Sequence[Finding]) -> Verdict:

@@ -442,6 +442,20 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
+class HandAttention:
+    """Attention of one step that is written as two products with a softmax between.
+
+    `rows` and `columns` are those of the largest scores. `bytes` are what operations between the products move, and
+    the products for the scores, forward and backward: none of it goes through memory in an attention kernel.
+    """
+
+    calls: float
+    rows: int
+    columns: int
+    bytes: float
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """A run as detectors see it. Everything is of the steady part unless it says otherwise."""
 
@@ -527,6 +541,8 @@ class Evidence:
     # Of the step, how long the busiest of the script's other Python threads and processes is on a processor, but for
     # loaders' workers. What waits for them takes as long.
     beside_share: float = 0.0
+    # Of the recorded operations of a step; None where there is none of it, or nothing was recorded.
+    hand_attention: HandAttention | None = None
 
     @property
     def on_gpu(self) -> bool:

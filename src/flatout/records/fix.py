@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from flatout.records.message import Message
 from flatout.records.proof import BAR, Ceiling, Decision, Envelope, Hours, Identity, MeasuredGain, MetricVerdict
-from flatout.records.report import Gain, Verdict
+from flatout.records.report import Gain, Ladder, Verdict
 
 # What is to be tried on a script, in which order, and what is left out and why.
 
@@ -43,8 +43,11 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
+    """A remedy that was not tried, and what it promised where the findings call for it."""
+
     id: str
     why: Message
+    predicted: Gain | None = None
 
     @property
     def forbidden_class(self) -> str | None:
@@ -171,3 +174,5 @@ class Fix:
     disturbed: Message | None = None
     # None where nothing that was tried had a predicted gain.
     foretold: Foretold | None = None
+    # How far a step under the profile is from the device's limit; None where no look recorded that.
+    ladder: Ladder | None = None

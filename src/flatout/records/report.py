@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 from flatout.records.machine import MachineUse
 from flatout.records.message import NOTHING, Message
+from flatout.records.roofline import Roofline
 
 # The ledger of a loader's workers: what their time goes to while training is steady.
 
@@ -137,6 +138,8 @@ KernelKind = Literal[
 ]
 # Kinds that multiply: what tensor cores are for.
 MULTIPLYING: tuple[KernelKind, ...] = ("gemm", "convolution", "attention", "recurrent")
+# Kinds that wait for memory, and become fewer kernels where a compiler fuses them.
+MOVING: tuple[KernelKind, ...] = ("normalisation", "pointwise", "reduction", "copy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +181,54 @@ class KernelUse:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkShare:
+    """What a step asks of the device, by kind and precision: operations, arithmetic (FLOP), bytes read and written.
+
+    `fused_bytes`: what would be left of these, were neighbouring operations fused; None: not known.
+    """
+
+    kind: KernelKind
+    precision: str
+    count: float
+    flops: float
+    bytes: float
+    fused_bytes: float | None = None
+
+
+# As it is, without waits, with the best kernels at this precision, in half precision, and the arithmetic alone.
+RungName = Literal["step", "busy", "kernels", "precision", "limit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """Milliseconds a step would take on this rung of the ladder."""
+
+    name: RungName
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """How far a step is from what its device can do.
+
+    `mfu` (model FLOPs utilisation, 0..1) is of the peak of the data sheet where it is known, else of the measured one,
+    in the precision that each product has; `precision` is that of most of them.
+    """
+
+    flops: float
+    tflops_per_s: float
+    mfu: float
+    peak_source: Literal["measured", "data sheet"]
+    precision: str
+    gb_per_s: float
+    roofline: Roofline
+    rungs: tuple[Rung, ...]
+
+    def ms_of(self, name: RungName) -> float | None:
+        return next((rung.ms for rung in self.rungs if rung.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
 class GpuUse:
     """How busy the GPU was. Shares are 0..1, utilisation in percent, memory in bytes."""
 
@@ -197,6 +248,9 @@ class GpuUse:
     busy_share: float | None = None
     # One step's kernels, where a window recorded them.
     kernels: KernelUse | None = None
+    # What one step asked for, where a window recorded that; what multiplies most first.
+    work: tuple[WorkShare, ...] = ()
+    ladder: Ladder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +294,9 @@ class Grounds:
     compute_share: float | None
     # Those that the sentence names, dearest first.
     costs: tuple[Cost, ...]
+    # Of the device's peak; and of its time, what goes to kernels that wait for memory. None where not measured.
+    mfu: float | None = None
+    moving_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,10 @@ def make_watchers(context: Context) -> list[Watcher]:
         from .links import LinkWatch, TableWatch
 
         watchers += [LinkWatch(context), TableWatch(context)]
+        if context.has_device or context.settings.get("operations_of"):
+            from .operations import OperationWatch
+
+            watchers.append(OperationWatch(context))
     if context.has_device:
         watchers.append(TransferWatch(context))
         if context.settings.get("sync_windows", True):

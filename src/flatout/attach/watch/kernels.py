@@ -16,6 +16,7 @@ import sys
 import time
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,8 @@ LAUNCHES_PER_NODE = 3.0
 # What recording adds to each launch.
 _RECORDING_S = 0.000004
 _TEARDOWN = "TEARDOWN_CUPTI"
+# Read once, when the profiler is first set up.
+_LOG_LEVEL, _NO_LOG = "KINETO_LOG_LEVEL", "99"
 _MOST_ROWS, _LONGEST_NAME = 400, 240
 _MOST_ATTEMPTS = 2
 _CUDA = 1  # torch's number of the kind of device
@@ -50,6 +53,18 @@ class Kernel:
     @property
     def seconds(self) -> float:
         return 1e-9 * (self.ended_ns - self.begun_ns)
+
+
+@contextmanager
+def quiet_profiler() -> Iterator[None]:
+    """torch's profiler sets itself up within: some versions write a line into the script's errors each time."""
+    was_set = _LOG_LEVEL in os.environ
+    os.environ.setdefault(_LOG_LEVEL, _NO_LOG)
+    try:
+        yield
+    finally:
+        if not was_set:
+            os.environ.pop(_LOG_LEVEL, None)
 
 
 class KernelWindow:
@@ -88,8 +103,9 @@ class KernelWindow:
         os.environ[_TEARDOWN] = "1"
         try:
             config = _make_config(torch)
-            autograd._prepare_profiler(config, activities)
-            autograd._enable_profiler(config, activities)
+            with quiet_profiler():
+                autograd._prepare_profiler(config, activities)
+                autograd._enable_profiler(config, activities)
             self.is_open = True
         finally:
             if not self.is_open:

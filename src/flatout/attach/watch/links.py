@@ -19,9 +19,10 @@ from ..context import Context, Watcher
 from ..patching import guard
 from ..sites import user_frame
 from ..steps import time_of_event
-from ..tracer import ENTER_GRAD, OPTIMIZER_BEGINS, OPTIMIZER_ENDS, REQUEST_NO_GRAD, clock
+from ..tracer import ENTER_GRAD, OPTIMIZER_ENDS, REQUEST_NO_GRAD, clock
 from .interruptions import is_compiler_used
 from .kernels import FIXED_S, LAUNCH_S, LAUNCHES_PER_NODE, KernelWindow, describe_kernels
+from .optimizer import Turns
 
 if TYPE_CHECKING:
     from .link_calls import Call, Key
@@ -54,32 +55,6 @@ _LATER_STEPS = 8  # in which a weight that somebody trains changes
 _MOST_TIMED = 2  # of such products, of those with subnormal numbers and of such pairs, when the process ends
 
 
-class _Turns:
-    """Optimizers that step in turn on one batch (a GAN): one cycle of them is a step."""
-
-    def __init__(self) -> None:
-        self._stepping: list[int] = []
-        self._last = self._before_leader = -1
-
-    def follow(self, codes: Sequence[int], leader: int) -> None:
-        """`leader` is the one whose turn is the first of a step."""
-        for code in codes:
-            what = code & 31
-            if what == OPTIMIZER_BEGINS:
-                self._stepping.append(code >> 5)
-            elif what == OPTIMIZER_ENDS:
-                number = self._stepping.pop() if self._stepping else 0
-                if not self._stepping:  # else one that another one wraps
-                    if number == leader:
-                        self._before_leader = self._last
-                    self._last = number
-
-    @property
-    def is_at_an_end(self) -> bool:
-        """Did the last optimizer of a step end last? As long as none was seen to follow another, nobody knows."""
-        return self._last == self._before_leader
-
-
 class LinkWatch(Watcher):
     """The windows of one process. Whatever fails here ends the windows, never the rest of the watching."""
 
@@ -110,7 +85,7 @@ class LinkWatch(Watcher):
         self._not_before_s = 0.0  # of the run's time
         self._last: tuple[int, int] | None = None  # step, and the number of its last node
         self._nodes = 0.0  # a step makes
-        self._turns = _Turns()
+        self._turns = Turns()
         self._lists: dict[int, tuple[str, int, int]] = {}  # name, length and step, as of earlier windows
         self._weights: dict[int, Any] = {}  # that no optimizer has, as they were in earlier windows
         self._event_s = 0.0

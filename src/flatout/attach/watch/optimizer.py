@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any
 
@@ -12,6 +12,32 @@ from ..patching import guard
 from ..tracer import ENTER_CLOSURE, LEAVE, OPTIMIZER_BEGINS, OPTIMIZER_ENDS, Tracer, clock
 
 _SCALER_SKIPPED, _REPLAYED = 1, 2  # flags of a step record
+
+
+class Turns:
+    """Optimizers that step in turn on one batch (a GAN): one cycle of them is a step."""
+
+    def __init__(self) -> None:
+        self._stepping: list[int] = []
+        self._last = self._before_leader = -1
+
+    def follow(self, codes: Sequence[int], leader: int) -> None:
+        """`leader` is the one whose turn is the first of a step."""
+        for code in codes:
+            what = code & 31
+            if what == OPTIMIZER_BEGINS:
+                self._stepping.append(code >> 5)
+            elif what == OPTIMIZER_ENDS:
+                number = self._stepping.pop() if self._stepping else 0
+                if not self._stepping:  # else one that another one wraps
+                    if number == leader:
+                        self._before_leader = self._last
+                    self._last = number
+
+    @property
+    def is_at_an_end(self) -> bool:
+        """Did the last optimizer of a step end last? As long as none was seen to follow another, nobody knows."""
+        return self._last == self._before_leader
 
 
 class OptimizerWatch(Watcher):
