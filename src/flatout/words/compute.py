@@ -63,6 +63,13 @@ PROBLEMS = {
         "模型移到设备之后调用 `model.compile()`；它原地生效，检查点里的名字不变，"
         "而 `model = torch.compile(model)` 会加上 `_orig_mod.` 前缀。",
     ),
+    "CO510": ProblemWords(
+        Words("Attention is written out, and its scores go through memory", "注意力是手写的，得分矩阵要经过显存"),
+        "`softmax(q @ k.T / scale + mask) @ v` 逐个操作地写成：缩放、掩码、softmax、dropout 每一个都要把长度×长度的"
+        "得分矩阵读写一遍，反向再来一遍。一个注意力 kernel 把得分留在芯片上。",
+        "用 `torch.nn.functional.scaled_dot_product_attention(q, k, v, ...)`；因果掩码写 `is_causal=True`，"
+        "不另给掩码。",
+    ),
     "CO511": ProblemWords(
         Words("Deprecated autocast API", "autocast 用的是已弃用的接口"),
         "`torch.cuda.amp.autocast`、`torch.cuda.amp.GradScaler` 等自 torch 2.4 起弃用，"
@@ -314,6 +321,11 @@ TABLE = titles(PROBLEMS) | {
         "先看 {stage}：它快一倍，整步最多提速到 ×{gain:.2f}",
     ),
     # CO509
+    "co509.cause": Words(
+        "kernels that only move memory take {moving_ms:.3g} of each {step_ms:.3g} ms step ({share:.0%}), each operation"
+        " by itself",
+        "每步 {step_ms:.3g} ms 中，只搬运显存的 kernel 占 {moving_ms:.3g} ms（{share:.0%}），每个操作各自读写一遍",
+    ),
     "co509.source_cause": Words(
         "nothing in this training is compiled: each operation is a kernel that the host launches",
         "这个训练里没有任何编译：每个操作都是主机单独发射的 kernel",
@@ -321,6 +333,17 @@ TABLE = titles(PROBLEMS) | {
     "co509.source_change": Words(
         "model.compile() once it is on the GPU, if the shapes of its inputs seldom change",
         "如果输入形状很少变化，模型移到设备之后调用 model.compile()",
+    ),
+    # CO510
+    "co510.cause": Words(
+        "attention is written as products with a softmax between, {calls:.3g} times a step: its scores, up to {rows} by"
+        " {columns}, move {gb:.3g} GB through memory",
+        "注意力写成两次乘法夹一个 softmax，每步 {calls:.3g} 次：得分矩阵最大 {rows}×{columns}，"
+        "共有 {gb:.3g} GB 经过显存",
+    ),
+    "co510.change": Words(
+        "torch.nn.functional.scaled_dot_product_attention(q, k, v); is_causal=True for a causal mask",
+        "改用 torch.nn.functional.scaled_dot_product_attention(q, k, v)；因果掩码用 is_causal=True",
     ),
     # CO511
     "co511.source_cause_import": Words(

@@ -158,6 +158,14 @@ TABLE: dict[str, Words] = {
     "optimizer.unfusible": Words("parameters came that a fused kernel cannot take", "加入了融合 kernel 无法处理的参数"),
     "optimizer.left_alone": Words("left alone, {why}", "保持不变，{why}"),
     "optimizer.told": Words("{optimizer}: {what}", "{optimizer}：{what}"),
+    "compile.waits_for_memory": Words(
+        "kernels that only move memory take much of the step, and fusing them spares most of that",
+        "只搬运显存的 kernel 占了这一步的很大一部分，融合它们能省下大半",
+    ),
+    "compile.no_need": Words(
+        "neither launching nor kernels that wait for memory were seen to hold the step up",
+        "没有看到发射操作或等待显存的 kernel 拖住这一步",
+    ),
     "compile.already": Words("the script compiles already", "脚本已经在编译"),
     "compile.on_cpu": Words("it ran on the CPU, where compiling seldom pays", "运行在 CPU 上，编译很少划算"),
     "compile.short_run": Words(

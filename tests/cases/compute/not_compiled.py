@@ -1,8 +1,31 @@
-"""Code that has CO509, and that must stay quiet."""
+"""Runs and code that have CO509, and that must stay quiet."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from flatout.records.report import KernelShare, KernelUse, WorkShare
 from tests.cases.code import SourceCase
+from tests.cases.evidence import Case, live_state, on_gpu, run
+
+
+def _case(name: str, found: bool, moving_ms: float = 40.0, left: float | None = None, **changes: Any) -> Case:
+    """`left`: of the bytes of pointwise kernels, the share that fusing leaves."""
+    kinds = (KernelShare("gemm", 100.0, 90.0 - moving_ms), KernelShare("pointwise", 400.0, moving_ms))
+    work = () if left is None else (WorkShare("pointwise", "bfloat16", 400.0, 0.0, 1e11, left * 1e11),)
+    state = live_state(compiled=changes.pop("compiled", False))
+    gpu = on_gpu(kernels=KernelUse(90.0, 500.0, kinds), work=work, **changes)
+    return Case(name, run(gpu=gpu, live=state), found)
+
+
+CASES = (
+    _case("finds it when kernels that wait for memory take much of the step", found=True),
+    _case("finds it when fusing leaves half of the bytes", found=True, left=0.5),
+    _case("quiet when fusing leaves nearly all of them", found=False, left=0.95),
+    _case("quiet when products take the step", found=False, moving_ms=5.0),
+    _case("quiet when it is compiled", found=False, compiled=True),
+    _case("quiet when the host binds", found=False, drained_share=0.7),
+)
 
 _SCRIPT = """
 import re

@@ -50,7 +50,9 @@ def applies(report: Report) -> Answer:
         return no(message("compile.shapes_change"))
     if has_finding(report, "HO401"):
         return yes("default", message("launches.gpu_waits"))
-    return no(message("launches.no_wait"))
+    if has_finding(report, "CO509"):
+        return yes("default", message("compile.waits_for_memory"))
+    return no(message("compile.no_need"))
 
 
 def apply(site: Site, value: Any) -> None:
