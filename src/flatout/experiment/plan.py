@@ -66,11 +66,12 @@ def make_plan(report: RunReport, wishes: Wishes, tried: Collection[tuple[str, st
             continue
         if (remedy.id, repr(answer.value)) in tried:
             continue
+        planned = _plan_remedy(remedy, answer.value, answer.why, report.findings)
         refusal = wishes.refusal(remedy) or find_conflict(remedy, kept)
         if refusal is not None:
-            left_out.append(LeftOut(remedy.id, refusal))
+            left_out.append(LeftOut(remedy.id, refusal, planned.predicted))
             continue
-        found.append(_plan_remedy(remedy, answer.value, answer.why, report.findings))
+        found.append(planned)
     return Plan(tuple(sorted(found, key=_order)), tuple(left_out))
 
 

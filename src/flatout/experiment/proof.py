@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from flatout.experiment.statistics.ceiling import training_hours
 from flatout.experiment.statistics.intervals import measure_gain
 from flatout.experiment.statistics.quality import judge_metric
 from flatout.experiment.statistics.rates import arm_per_s, common_unit, keep_measured, without_pauses
-from flatout.records.fix import Fix, Quality, compare_predictions
+from flatout.records.fix import Fix, LeftOut, Quality, compare_predictions
 from flatout.records.message import Message, message
 from flatout.records.proof import BAR, By, Identity, MeasuredGain, Spread
 from flatout.records.report import Finding, RunReport
@@ -31,6 +31,8 @@ from flatout.remedies.catalogue import known, traits_of
 from flatout.remedies.traits import Bottleneck
 
 PROFILE = "profile"
+# A class that is not allowed is worth a word from this predicted gain on.
+_WORTH_ALLOWING = 1.1
 # Bare and remedied, so that a machine that slows down meanwhile slows both.
 _TURNS = (False, True, True, False, True, False, False, True)
 _FEWEST_TURNS = 2
@@ -186,11 +188,28 @@ def conclude(bench: Bench, search: Search, report: RunReport, quality: Quality) 
         uncontained=tuple(dict.fromkeys(name for trial in bench.made.all for name in trial.uncontained)),
         sources=_sources(search.findings),
         workers=workers_of(bench.made.of(found.profile), search.findings),
-        notices=(*pauses, *find_warnings(bench.made.all, found.profile, search.findings)),
+        notices=(
+            *pauses,
+            *find_warnings(bench.made.all, found.profile, search.findings),
+            *_not_allowed_yet(found.left_out.values()),
+        ),
         failures=failures,
         disturbed=describe_disturbed(bench.made.all),
         foretold=compare_predictions(found.tried),
+        ladder=search.ladder(),
     )
+
+
+def _not_allowed_yet(left_out: Iterable[LeftOut]) -> Iterator[Message]:
+    """For each class that the user has not allowed, what it promises; what is worth a word."""
+    promised: dict[str, dict[str, float]] = {}
+    for remedy in left_out:
+        if remedy.forbidden_class is not None and remedy.predicted is not None:
+            promised.setdefault(remedy.forbidden_class, {})[remedy.id] = remedy.predicted.mid
+    for safety, gains in promised.items():
+        best = max(gains.values())
+        if best >= _WORTH_ALLOWING:
+            yield message("fix.not_allowed_yet", safety=safety, remedies=", ".join(sorted(gains)), gain=best)
 
 
 def _sources(findings: Sequence[Finding]) -> tuple[str, ...]:

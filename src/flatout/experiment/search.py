@@ -42,7 +42,7 @@ from flatout.experiment.turns import Screened
 from flatout.records.fix import LeftOut, Plan, Planned, Tried
 from flatout.records.message import Message, message
 from flatout.records.proof import BAR, Ceiling
-from flatout.records.report import Finding, RunReport
+from flatout.records.report import Finding, Ladder, RunReport
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import known, traits_of
 from flatout.remedies.traits import SelfTuning
@@ -79,6 +79,7 @@ class Search:
         self._looked_under: dict[str, Any] = {}
         # Of every look.
         self.findings: list[Finding] = []
+        self._ladder: Ladder | None = None
         self._tried_under: dict[str, dict[str, Any]] = {}
         # Remedies with their values that were not tried because the ceiling was reached: the next look may lift it.
         self._spared: set[tuple[str, str]] = set()
@@ -86,11 +87,16 @@ class Search:
 
     def plan(self, report: RunReport) -> Plan:
         self.findings += report.findings
+        self._ladder = None if report.gpu is None else report.gpu.ladder
         bench = self._bench
         bench.sizes = bench.sizes.with_pauses_of(report)
         plan = make_plan(report, self._bench.settings.wishes, self._settled(), self.found.profile)
         self.found.left_out |= {left_out.id: left_out for left_out in plan.left_out}
         return plan
+
+    def ladder(self) -> Ladder | None:
+        """Of a step under what is kept; None where it was not looked at since."""
+        return self._ladder if self._looked_under == self.found.profile else None
 
     def _settled(self) -> set[tuple[str, str]]:
         """What needs no second trial. What gained nothing may gain once something else no longer holds it up."""

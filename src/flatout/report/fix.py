@@ -11,7 +11,8 @@ from flatout.records.fix import SCHEMA, Fix, Plan, Planned, Quality, Tried
 from flatout.records.message import message
 from flatout.records.proof import Hours, MeasuredGain
 from flatout.report.layout import add_label, draw_lines, separate_parts, wrap_sentence
-from flatout.report.text import clean, figure, with_interval
+from flatout.report.overview import ladder_rungs
+from flatout.report.text import clean, figure, milliseconds, with_interval
 from flatout.words import english
 from flatout.words.codec import encode
 
@@ -66,6 +67,9 @@ def _speed(fix: Fix, width: int) -> Iterator[Text]:
         yield from wrap_sentence("", message("page.fix_healthy"), width)
     if fix.ceiling is not None:
         yield from wrap_sentence("Ceiling", fix.ceiling.sentence, width)
+    if fix.ladder is not None:
+        rungs = " · ".join(f"{english(name)} {milliseconds(ms)}" for name, ms in ladder_rungs(fix.ladder))
+        yield from wrap_sentence("Ladder", rungs, width)
 
 
 def _table(tried: Sequence[Tried], width: int) -> Iterator[Text]:

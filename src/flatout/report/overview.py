@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from flatout.records.fix import Fix
 from flatout.records.message import Message, message
-from flatout.records.report import GpuUse, KernelUse, RemedyState, RunReport, Warmup
+from flatout.records.report import GpuUse, KernelUse, Ladder, RemedyState, RunReport, Warmup
 from flatout.records.timeline import Timeline
 from flatout.report import text
 
@@ -70,6 +70,11 @@ def kernel_kinds(kernels: KernelUse, all_of_them: bool = False) -> list[tuple[Me
     shown = [(Message(f"kernel.{kind}"), share) for kind, share in shares if share >= least]
     rest = 1 - sum(share for _, share in shown)
     return [*shown, (Message("kernel.other"), rest)] if rest >= _PART_SHOWN else shown
+
+
+def ladder_rungs(ladder: Ladder) -> list[tuple[Message, float]]:
+    """Milliseconds of a step, from as it is to the device's limit."""
+    return [(Message(f"ladder.{rung.name}"), rung.ms) for rung in ladder.rungs]
 
 
 def waits_for_batches(report: RunReport) -> bool:

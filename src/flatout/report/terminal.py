@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from flatout.records.message import Message
+from flatout.records.message import Message, message
 from flatout.records.report import (
     PHASES,
     WORKING,
@@ -16,6 +16,7 @@ from flatout.records.report import (
     GpuUse,
     HostUse,
     KernelUse,
+    Ladder,
     LineCost,
     PauseSite,
     PhaseShare,
@@ -40,6 +41,7 @@ from flatout.report.layout import (
 from flatout.report.overview import (
     describe_warmup,
     kernel_kinds,
+    ladder_rungs,
     next_command,
     remedy_outcome,
     spent_on,
@@ -155,6 +157,9 @@ def _devices(page: Page) -> Iterator[Text]:
     if report.gpu is not None and report.gpu.kernels is not None:
         pieces = _kernels(report.gpu.kernels, report.gpu.busy_share, page.verbose)
         yield from wrap_pieces("Kernels", list(pieces), page)
+    if report.gpu is not None and report.gpu.ladder is not None:
+        yield from wrap_pieces("Peak", list(_peak(report.gpu.ladder)), page)
+        yield from wrap_pieces("Ladder", list(_rungs(report.gpu.ladder)), page)
     if report.host is not None:
         yield from wrap_pieces("Host", list(_host(report.host)), page)
     for worker in sorted(report.workers, key=lambda w: -w.samples)[: None if page.verbose else 2]:
@@ -196,6 +201,19 @@ def _kernels(kernels: KernelUse, busy_share: float | None, verbose: bool) -> Ite
         yield Text.assemble((f"{kernels.count:,.0f}", "bold"), " kernels")
     for kind, share in kernel_kinds(kernels, all_of_them=verbose):
         yield Text.assemble(f"{english(kind)} ", (text.percent(share), "bold"))
+
+
+def _peak(ladder: Ladder) -> Iterator[Text]:
+    """What the device reaches, and of which peak."""
+    peak = message("peak.sheet" if ladder.peak_source == "data sheet" else "peak.measured")
+    yield Text.assemble("MFU ", (text.percent(ladder.mfu), "bold"), f" in {ladder.precision} {english(peak)}")
+    yield Text.assemble((f"{ladder.tflops_per_s:,.3g}", "bold"), " TFLOP/s")
+    yield Text.assemble((f"{ladder.gb_per_s:,.0f}", "bold"), " GB/s asked for")
+
+
+def _rungs(ladder: Ladder) -> Iterator[Text]:
+    for name, ms in ladder_rungs(ladder):
+        yield Text.assemble(f"{english(name)} ", (text.milliseconds(ms), "bold"))
 
 
 def _measured(name: str, value: str | None) -> Text:

@@ -239,11 +239,24 @@ TABLE: dict[str, Words] = {
         "{percent:.0f}% of the {per_s:.4g} {unit} that {alone} alone can do",
         "达到{alone}所能达到的 {per_s:.4g} {unit}的 {percent:.0f}%",
     ),
+    "ceiling.reached_by_kernels": Words(
+        "{percent:.0f}% of the {per_s:.4g} {unit} that {alone} alone can do with the kernels as they are",
+        "达到{alone}以现在的 kernel 所能达到的 {per_s:.4g} {unit}的 {percent:.0f}%",
+    ),
+    "ceiling.reached_by_kernels_of_one": Words(
+        "{percent:.0f}% of the {per_s:.4g} {unit} that {alone} alone can do with the kernels as they are; {other} alone"
+        " was not measured",
+        "达到{alone}以现在的 kernel 所能达到的 {per_s:.4g} {unit}的 {percent:.0f}%；{other}的上限未测量",
+    ),
     "ceiling.reached_of_one": Words(
         "{percent:.0f}% of the {per_s:.4g} {unit} that {alone} alone can do; {other} alone was not measured",
         "达到{alone}所能达到的 {per_s:.4g} {unit}的 {percent:.0f}%；{other}的上限未测量",
     ),
     # Notices of a fix.
+    "fix.not_allowed_yet": Words(
+        "not tried without --allow {safety}: {remedies}; the best of them is predicted to gain ×{gain:.2f}",
+        "未加 --allow {safety}，没有尝试：{remedies}；其中最好的预测为 ×{gain:.2f}",
+    ),
     "fix.pauses_uncounted": Words(
         "evaluations and checkpoints are not counted: trials are too short to see their share of a training",
         "不计评估和检查点：试验太短，看不出它们在训练中的占比",

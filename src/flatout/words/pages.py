@@ -87,6 +87,14 @@ PAGE = {
     ),
     "kernel_lines": Words("Lines that launch the most device time", "发射的设备时间最多的代码行"),
     "kernel_kind": Words("kind of kernel", "核函数类别"),
+    # Ladder.
+    "ladder_title": Words("How far from the device's limit", "离设备的极限有多远"),
+    "ladder_reached": Words(
+        "The step reaches {mfu} of the peak for {precision} ({peak}): {tflops} TFLOP/s, and its operations move {gb}"
+        " GB/s.",
+        "这一步达到 {precision} 峰值的 {mfu}（{peak}）：{tflops} TFLOP/s，各操作的访存为 {gb} GB/s。",
+    ),
+    "ladder_rung": Words("rung", "台阶"),
     # Timeline.
     "timeline_title": Words("The run over time", "运行过程"),
     "zoom_how": Words(

@@ -65,6 +65,15 @@ TABLE: dict[str, Words] = {
     "part.waiting": Words("other waiting", "其他等待"),
     "part.not_running": Words("no processor free", "没有空闲处理器"),
     "part.not_measured": Words("not measured", "未测量"),
+    # Of which peak.
+    "peak.measured": Words("as measured", "实测"),
+    "peak.sheet": Words("by the data sheet", "按规格书"),
+    # Rungs of the ladder.
+    "ladder.step": Words("as it is", "现状"),
+    "ladder.busy": Words("without waits", "没有等待"),
+    "ladder.kernels": Words("best kernels", "最好的 kernel"),
+    "ladder.precision": Words("half precision", "半精度"),
+    "ladder.limit": Words("arithmetic alone", "只算运算"),
     # Kinds of kernels.
     "kernel.gemm": Words("matrix products", "矩阵乘法"),
     "kernel.convolution": Words("convolution", "卷积"),

@@ -45,6 +45,10 @@ TABLE = {
     ),
     "verdict.cadence.cpu": _PAUSES,
     "verdict.cadence.gpu": _PAUSES,
+    "verdict.at_peak": Words("{first} at {mfu:.0%} of its peak", "{first}，达到峰值的 {mfu:.0%}"),
+    "verdict.moving": Words(
+        "kernels that wait for memory take {share:.0%} of it", "其中等待显存的 kernel 占 {share:.0%}"
+    ),
     "verdict.nothing": Words("nothing worth fixing", "没有值得修复的问题"),
     "verdict.also": Words("{first}, and {second}", "{first}，同时{second}"),
     "verdict.beside": Words("{first}; {second}", "{first}；{second}"),
@@ -58,7 +62,12 @@ def verdict_sentence(grounds: Grounds | None, healthy: bool) -> Message:
         return message("verdict.no_step")
     parts = []
     if grounds.compute_share is not None:
-        parts.append(_on_device("computes", grounds, share=grounds.compute_share, step_ms=grounds.step_ms))
+        computes = _on_device("computes", grounds, share=grounds.compute_share, step_ms=grounds.step_ms)
+        if grounds.mfu is not None:
+            computes = message("verdict.at_peak", first=computes, mfu=grounds.mfu)
+        parts.append(computes)
+        if grounds.moving_share is not None:
+            parts.append(message("verdict.moving", share=grounds.moving_share))
     if grounds.costs:
         parts.append(_join("verdict.also", [_cost(cost, grounds) for cost in grounds.costs]))
     if healthy:

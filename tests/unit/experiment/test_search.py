@@ -253,6 +253,17 @@ def test_a_numeric_one_is_tried_only_where_that_is_allowed() -> None:
     assert allowed.quality.envelope is not None and allowed.quality.envelope.verdict == "inside"
 
 
+def test_what_a_class_that_is_not_allowed_promises_is_said() -> None:
+    def notices(gain: float) -> list[str]:
+        fix = fixed(Machine(lambda profile: STEP_S), found("precision.tf32", gain=gain))
+        return [english(notice) for notice in fix.notices if notice.id == "fix.not_allowed_yet"]
+
+    (said,) = notices(1.4)
+    assert said.startswith("not tried without --allow numeric: ") and "precision.tf32" in said
+    assert said.endswith("predicted to gain ×1.40")
+    assert not notices(1.05), "too little to change a class for"
+
+
 def test_refusals_and_crashes_are_told_and_the_rest_goes_on() -> None:
     machine = Machine(lambda profile: STEP_S / (1.5 if "loader.prefetch" in profile else 1.0))
     machine.refused = {"gc.defer": "the script sets it itself"}

@@ -73,7 +73,7 @@ def test_every_message_of_the_code_has_words_for_all_its_figures() -> None:
 # Ids that are put together of parts, by what they begin or end with: titles, pages, and the causes of a few problems.
 FAMILIES = re.compile(
     r"page\..*|dashboard\..*|verdict\..*|ca605\.cause_.*|co503\..*|co504\..*|ho402\..*|ho41[12]\..*|in118\..*"
-    r"|ho408\.source_c.*|sy301\.source_.*|sy30[123]\.(cause|change)|warmup\..*|part\..*|kernel\..*|ledger\..*|.*\.title"
+    r"|ho408\.source_c.*|sy301\.source_.*|sy30[123]\.(cause|change)|warmup\..*|part\..*|kernel\..*|ladder\..*|ledger\..*|.*\.title"
 )
 
 

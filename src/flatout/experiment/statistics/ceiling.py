@@ -66,10 +66,14 @@ def measure_ceiling(
 
 def _sentence(reached: float, per_s: float, unit: Unit, binds: Binds, is_only: bool) -> Message:
     figures = {"percent": 100 * reached, "per_s": per_s, "unit": _UNITS[unit], "alone": _ALONE[binds]}
+    if binds == "compute":
+        # Other kernels may be quicker: it is no limit of the device's own.
+        if not is_only:
+            return message("ceiling.reached_by_kernels", **figures)
+        return message("ceiling.reached_by_kernels_of_one", **figures, other=_ALONE["feed"])
     if not is_only:
         return message("ceiling.reached", **figures)
-    other: Binds = "feed" if binds == "compute" else "compute"
-    return message("ceiling.reached_of_one", **figures, other=_ALONE[other])
+    return message("ceiling.reached_of_one", **figures, other=_ALONE["compute"])
 
 
 # Hours that a long training takes, before and after: 100,000 steps of the script as it is.

@@ -22,6 +22,7 @@ from flatout.report.html.page import Page, in_both, say, show
 from flatout.report.html.tables import Shown, kernel_lines, run_tables
 from flatout.report.overview import (
     describe_warmup,
+    ladder_rungs,
     main_figures,
     next_command,
     remedy_outcome,
@@ -83,6 +84,7 @@ def run_context(material: RunMaterial) -> dict[str, Any]:
         "step_times": None if times is None else histogram(times),
         "figures": main_figures(report),
         "kernels": _kernels(report, shown),
+        "ladder": _ladder(report),
         "has_charts": timeline is not None and bool(timeline.curves),
         "marks": sorted({mark.phase for mark in timeline.marks}) if timeline is not None else [],
         "findings": page_findings(report.findings, material.explained),
@@ -166,6 +168,25 @@ def _kernels(report: RunReport, shown: Shown) -> dict[str, Any] | None:
             if kind.ms > 0
         ],
         "lines": kernel_lines(kernels, shown),
+    }
+
+
+def _ladder(report: RunReport) -> dict[str, Any] | None:
+    """From the step as it is to the device's limit; None where it is not known."""
+    ladder = None if report.gpu is None else report.gpu.ladder
+    if ladder is None:
+        return None
+    most_ms = ladder.rungs[0].ms
+    return {
+        "mfu": text.percent(ladder.mfu),
+        "precision": ladder.precision,
+        "tflops": f"{ladder.tflops_per_s:,.3g}",
+        "peak": Message(f"peak.{'sheet' if ladder.peak_source == 'data sheet' else 'measured'}"),
+        "gb": f"{ladder.gb_per_s:,.0f}",
+        "rungs": [
+            {"name": name, "bar": round(100 * ms / most_ms, 1), "time": text.milliseconds(ms)}
+            for name, ms in ladder_rungs(ladder)
+        ],
     }
 
 
