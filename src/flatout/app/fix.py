@@ -20,8 +20,9 @@ from flatout.experiment.proof import check_quality, conclude, confirm, prove_pro
 from flatout.experiment.request import Request, check_metric
 from flatout.experiment.runner import prestarting_runner
 from flatout.experiment.search import End, Search
-from flatout.launch.process import INTERRUPTED, command_line, sigterm_interrupts
+from flatout.launch.process import INTERRUPTED, command_line, interpreter, sigterm_interrupts
 from flatout.launch.profile import profile_toml, read_profile
+from flatout.launch.roofline import cached_roofline, keep_roofline, measure_roofline
 from flatout.launch.terminal import Terminal, detect_terminal, write_json, write_stderr
 from flatout.records.atomic import SHARED, write_atomic
 from flatout.records.fix import Fix, Quality, Tried
@@ -39,6 +40,8 @@ _CLASSES = ("numeric", "training")
 _LEAST_BUDGET_S = 20.0
 _BUDGETS_S = (600.0, 285.0)
 _RESUMED_S = 86_400.0
+# A search that is shorter has no seconds to spare for the device's limit.
+_LEAST_MEASURED_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ def run_fix(asked: FixOptions) -> int:
             bench, report = take_first_look(settings, maker, maker.report)
         except KeyboardInterrupt:
             return _interrupted(progress)
+        _know_device(report, asked.python, settings.budget_s, progress)
         search = Search(bench, maker.report, maker.in_turns, progress.found)
         progress.budget_s = bench.settings.budget_s
         if asked.dry_run:
@@ -101,6 +105,17 @@ def run_fix(asked: FixOptions) -> int:
     progress.end()
     code = _publish(with_written(fix), asked, folder, progress.screen)
     return code if is_whole else INTERRUPTED
+
+
+def _know_device(report: RunReport, python: str | None, budget_s: float, progress: Progress) -> None:
+    """Measure what the GPU can do, once: what is left to its limit is told by that."""
+    device, torch = report.run.device, report.run.torch
+    if device == "cpu" or torch is None or budget_s < _LEAST_MEASURED_S or cached_roofline(device, torch) is not None:
+        return
+    progress.say("measuring what the GPU can do (once, some seconds)")
+    roofline = measure_roofline(interpreter(python))
+    if roofline is not None:
+        keep_roofline(roofline)
 
 
 def _interrupted(progress: Progress) -> int:
