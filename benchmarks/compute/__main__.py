@@ -1,10 +1,12 @@
 """Seven models whose device is busy: plain, as an expert would write them, and what `flatout fix` reaches from plain.
 
-    python -m benchmarks.compute [--only NAME ...] [--arms plain expert fix] [--steps N] [--tiny] [--budget 600]
+    python -m benchmarks.compute [--only NAME ...] [--arms plain look given expert fix] [--steps N] [--tiny]
 
-All arms of a model run one after the other on the same machine. The arm `fix` is a search on the plain script with
-`--allow numeric`; its speed is what the search measured under what it kept. On a GPU and at full size the benchmark
-fails if a search reaches less than 95% of the expert's samples a second, or if an arm fails.
+All arms of a model run one after the other on the same machine. The arm `look` is the plain script under `flatout run`:
+its MFU is beside the count by hand, and what it predicts beside what the others measure. `given` is the plain script
+with the expert's changes applied from outside. `fix` is a search on the plain script with `--allow numeric`; its speed
+is what the search measured under what it kept. On a GPU and at full size the benchmark fails if a search reaches less
+than 95% of the expert's samples a second, or if an arm fails.
 """
 
 from __future__ import annotations
@@ -23,7 +25,24 @@ from benchmarks.common.child import ROOT, environment
 from benchmarks.common.results import RESULTS, machine, table, versions, write
 
 FOLDER = ROOT / "benchmarks" / "compute"
-ARMS = ("plain", "expert", "fix")
+ARMS = ("plain", "look", "given", "expert", "fix")
+_COMPARED = ("plain", "expert", "fix")
+_HALF, _LAST, _COMPILED, _FUSED = (
+    "precision.bf16=true",
+    "layout.channels_last=true",
+    "compile.model=default",
+    "optimizer.fused=true",
+)
+# What an expert writes, as far as it can be applied from outside.
+GIVEN = {
+    "resnet50": (_HALF, _LAST, _COMPILED, _FUSED, "cudnn.benchmark=true"),
+    "vit_b16": (_HALF, _COMPILED, _FUSED),
+    "gpt2_124m": (_COMPILED, _FUSED),
+    "bert_trainer": (_HALF, _COMPILED, _FUSED),
+    "diffusion_unet": (_HALF, _LAST, _COMPILED, _FUSED, "cudnn.benchmark=true"),
+    "unet3d": (_HALF, _COMPILED, _FUSED, "cudnn.benchmark=true"),
+    "lstm": (_HALF, _FUSED),
+}
 # Samples a step, at full size and tiny. A text model's sample is a sequence.
 BATCHES = {
     "resnet50": (128, 4),
@@ -53,8 +72,9 @@ class Figures:
     samples_per_s: float | None = None
     step_ms: float | None = None
     last_loss: float | None = None
-    # The whole record of a search.
+    # The whole record of a search, and of a run that was watched.
     fix: dict[str, Any] | None = None
+    run: dict[str, Any] | None = None
     failure: str | None = None
 
 
@@ -69,15 +89,25 @@ class Bench:
     def arm(self, name: str, arm: str) -> Figures:
         here = self.scratch / f"{name}-{arm}"
         here.mkdir()
-        return self._fix(name, here) if arm == "fix" else self._script(name, arm, here)
+        if arm == "fix":
+            return self._fix(name, here)
+        if arm == "look":
+            return self._script(name, "plain", here, [])
+        if arm == "given":
+            return self._script(name, "plain", here, [f"--remedy={remedy}" for remedy in GIVEN[name]])
+        return self._script(name, arm, here)
 
-    def _script(self, name: str, arm: str, here: Path) -> Figures:
-        command = [sys.executable, str(FOLDER / arm / f"{name}.py"), *self._words(self.steps)]
-        printed, code = run_to_end(command, here, environment(), self.limit_s)
+    def _script(self, name: str, written: str, here: Path, watched: Sequence[str] | None = None) -> Figures:
+        """`watched`: options of `flatout run`; None: the script by itself."""
+        script = [sys.executable, str(FOLDER / written / f"{name}.py"), *self._words(self.steps)]
+        out = here / "run.json"
+        under = [] if watched is None else [sys.executable, "-m", "flatout", "run", "--json", str(out), *watched, "--"]
+        printed, code = run_to_end([*under, *script], here, environment(), self.limit_s)
         figures = _last_json(printed)
         if code != 0 or figures is None:
             return Figures(failure=_ending(printed, code, self.limit_s))
-        return Figures(figures["samples_per_s"], figures["step_ms"], figures["last_loss"])
+        run = json.loads(out.read_text()) if out.exists() else None
+        return Figures(figures["samples_per_s"], figures["step_ms"], figures["last_loss"], run=run)
 
     def _fix(self, name: str, here: Path) -> Figures:
         out, limit_s = here / "fix.json", self.budget_s + _BEYOND_BUDGET_S
@@ -152,7 +182,7 @@ def share_of_expert(arms: dict[str, Figures]) -> float | None:
 
 
 def row(name: str, arms: dict[str, Figures], tiny: bool) -> list[str]:
-    plain, expert, fix = (arms.get(arm, Figures()) for arm in ARMS)
+    plain, expert, fix = (arms.get(arm, Figures()) for arm in _COMPARED)
     share, record = share_of_expert(arms), fix.fix or {}
     flops = None if tiny else flops_per_step(name)
     kept = ", ".join(f"{key}={value}" for key, value in record.get("profile", {}).items())
@@ -186,9 +216,36 @@ def shortfalls(found: dict[str, dict[str, Figures]]) -> list[str]:
     ]
 
 
+_LOOK_HEAD = ["model", "watched", "MFU", "TFLOP/s", "by hand", "ladder, ms", "predicted", "given", "of the expert"]
+
+
+def _look_row(name: str, arms: dict[str, Figures], tiny: bool) -> list[str]:
+    """What a watched run says of the plain script, and what the same changes from outside come to."""
+    look, given, expert = (arms.get(arm, Figures()) for arm in ("look", "given", "expert"))
+    run = look.run or {}
+    ladder = (run.get("gpu") or {}).get("ladder") or {}
+    flops = None if tiny else flops_per_step(name)
+    gains = [(finding["code"], finding["predicted_gain"]) for finding in run.get("findings", ())]
+    share = given.samples_per_s / expert.samples_per_s if given.samples_per_s and expert.samples_per_s else None
+    return [
+        name,
+        _number(look.samples_per_s),
+        f"{ladder['mfu']:.1%} of {ladder['precision']}" if ladder else "–",
+        _number(ladder.get("tflops_per_s")),
+        _number(flops / look.step_ms / 1e9 if flops and look.step_ms else None),
+        " → ".join(f"{rung['name']} {rung['ms']:.3g}" for rung in ladder.get("rungs", ())) or "–",
+        ", ".join(f"{code} ×{gain['mid']:.2f}" for code, gain in gains if gain) or "–",
+        _number(given.samples_per_s),
+        "–" if share is None else f"{100 * share:.0f}%",
+    ]
+
+
 def _page(found: dict[str, dict[str, Figures]], tiny: bool) -> str:
     notes = "".join(f"- {line}\n" for line in failures(found))
     page = "Samples a second of each arm.\n\n" + table(_HEAD, [row(name, arms, tiny) for name, arms in found.items()])
+    if any(arm in arms for arms in found.values() for arm in ("look", "given")):
+        page += "\nThe plain scripts under `flatout run`, and with the expert's changes given from outside.\n\n"
+        page += table(_LOOK_HEAD, [_look_row(name, arms, tiny) for name, arms in found.items()])
     return page + ("\n" + notes if notes else "")
 
 
