@@ -166,6 +166,56 @@ TABLE: dict[str, Words] = {
         "neither launching nor kernels that wait for memory were seen to hold the step up",
         "没有看到发射操作或等待显存的 kernel 拖住这一步",
     ),
+    "attention.compiled": Words(
+        "the script compiles, and the compiler looks for attention written by hand itself",
+        "脚本会编译，而编译器会自己寻找手写的注意力",
+    ),
+    "attention.by_hand": Words(
+        "attention is written by hand, with scores in memory that one kernel would not keep",
+        "注意力是手写的，分数矩阵存放在内存中，而单个 kernel 不需要保存它",
+    ),
+    "attention.not_found": Words("no attention written by hand was found", "没有发现手写的注意力"),
+    "attention.none": Words(
+        "no attention written by hand was seen: no softmax of what a product gives",
+        "没有看到手写的注意力：没有对矩阵乘积做 softmax",
+    ),
+    "attention.used": Words(
+        "the script uses scores or weights of the attention for something else as well",
+        "脚本还把注意力的分数或权重用于别处",
+    ),
+    "attention.no_module": Words("the attention is computed outside of all modules", "注意力在所有模块之外计算"),
+    "attention.scaled_one_by_one": Words("the scores are scaled each by another factor", "每个分数各乘以不同的系数"),
+    "attention.no_room": Words(
+        "there is not enough memory to compare the fused kernel with the script's own form",
+        "内存不足，无法将融合 kernel 与脚本自己的写法比较",
+    ),
+    "attention.other_rows": Words(
+        "other rows are not a number than in the script's own form", "出现 NaN 的行与脚本自己的写法不同"
+    ),
+    "attention.rounds_more": Words(
+        "the fused kernel is off by {times:.3g} times what the script's own form is off by",
+        "融合 kernel 的误差是脚本自己写法的 {times:.3g} 倍",
+    ),
+    "attention.kernel_fails": Words(
+        "the fused kernel cannot be used here ({error})", "这里不能使用融合 kernel（{error}）"
+    ),
+    "attention.differs": Words("{why}; earlier steps may be affected", "{why}；之前的步可能已受影响"),
+    "attention.written_into": Words(
+        "queries, keys, values or masks are changed in place within the step",
+        "查询、键、值或掩码在一步之内被原地修改",
+    ),
+    "attention.create_graph": Words(
+        "gradients are differentiated again (create_graph=True), which fused kernels cannot",
+        "梯度会被再次求导（create_graph=True），融合 kernel 不支持",
+    ),
+    "attention.not_called": Words("it was not called", "它没有被调用"),
+    "attention.nothing_fused": Words(
+        "nothing could be replaced in {steps} steps: {why}", "{steps} 步内没有可替换的：{why}"
+    ),
+    "attention.slower": Words(
+        "a step takes {after_ms:.3g} ms with the fused kernel and {before_ms:.3g} ms without",
+        "使用融合 kernel 每步 {after_ms:.3g} ms，不使用 {before_ms:.3g} ms",
+    ),
     "compile.already": Words("the script compiles already", "脚本已经在编译"),
     "compile.on_cpu": Words("it ran on the CPU, where compiling seldom pays", "运行在 CPU 上，编译很少划算"),
     "compile.short_run": Words(

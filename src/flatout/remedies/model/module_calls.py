@@ -29,14 +29,19 @@ Call = Callable[[], Any]
 Run = Callable[[Any, tuple[Any, ...], dict[str, Any], Callable[..., Any]], Any]
 
 
-def wrap_calls(site: Site, roots: list[Root], run: Run) -> None:
-    """Have `run` make the calls of these roots, and of every other module of their classes that none of them calls."""
+def wrap_calls(site: Site, roots: list[Root], run: Run, is_for_compilers: bool = True) -> None:
+    """Have `run` make the calls of these roots, and of every other module of their classes that none of them calls.
+
+    A compiler goes on into the module itself, or else leaves the call to `run`: a graph ends there, and another begins.
+    """
     here = threading.local()
     for kind in {type(root.module) for root in roots}:
-        site.replace(kind, "__call__", partial(_make_call, site, kind, run, here))
+        site.replace(kind, "__call__", partial(_make_call, site, kind, run, here, is_for_compilers))
 
 
-def _make_call(site: Site, kind: Any, run: Run, here: threading.local, original: Any) -> Any:
+def _make_call(  # noqa: PLR0913 (what it closes over)
+    site: Site, kind: Any, run: Run, here: threading.local, is_for_compilers: bool, original: Any
+) -> Any:
     torch = site.torch
     compiling, tracing = torch.compiler.is_dynamo_compiling, torch._C._get_tracing_state
     own = kind.__dict__.get("__call__")
@@ -54,7 +59,7 @@ def _make_call(site: Site, kind: Any, run: Run, here: threading.local, original:
         finally:
             here.inside = False
 
-    return call
+    return call if is_for_compilers else torch.compiler.disable(call)
 
 
 class CallAttempts:
