@@ -7,6 +7,7 @@ import gc
 import importlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,6 +105,15 @@ def no_leaked_threads() -> Iterator[None]:
         thread.join(timeout=2.0)
     left = [t.name for t in ours if t.is_alive()]
     assert not left, f"threads left running: {left}"
+
+
+@pytest.fixture(autouse=True)
+def no_compilations_left() -> Iterator[None]:
+    """What a test has compiled must not pass for the next one's: remedies ask whether the script compiles."""
+    yield
+    compiler = sys.modules.get("torch._dynamo.utils")
+    if compiler is not None:
+        compiler.counters.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -192,6 +192,7 @@ def test_one_rank_that_is_out_of_memory_speaks_for_all(tmp_path: Path) -> None:
     assert "CUDA out of memory" in english(trial.why)
 
 
+@pytest.mark.timing
 def test_arms_take_turns_within_one_process(tmp_path: Path) -> None:
     """Anomaly mode makes steps several times as long: switching it off in mid-training shows at once."""
     script = _SCRIPT.parent / "switched.py"
