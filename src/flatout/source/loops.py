@@ -34,6 +34,7 @@ from flatout.source.training.regions import Loop
 
 Kind = Literal["elements", "samples", "parameters", "other"]
 
+_YIELDS = (ast.Yield, ast.YieldFrom)
 _STEP_CALLS = {"backward", "step", "zero_grad"}
 _PARAMETERS = re.compile(r"\b(named_)?parameters\(|\.params\b|\bparams\b|\.grad\b")
 # Iterated in large pieces: each iteration is real work.
@@ -48,7 +49,7 @@ _LIGHT_OWNERS = {"torch", "F", "np", "numpy", "math", "nn", "functional", "rando
 
 @dataclass(frozen=True, slots=True)
 class TextLoop:
-    """A loop or comprehension by its lines. `calls` are the functions of the same file that it calls."""
+    """A loop or comprehension by its lines. `calls` are the functions of the same file that its iterations call."""
 
     first: int
     last: int
@@ -70,21 +71,25 @@ class TextLoop:
 def find_text_loops(text: str) -> tuple[TextLoop, ...]:
     """All loops and comprehensions of a file, outer before inner; none if it is not Python."""
     tree = parse_text(text).tree
-    defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    defined = {node.name for node in functions}
+    generators = {node.name for node in functions if any(isinstance(part, _YIELDS) for part in walk_scope(node))}
     imported = {
         name.asname or name.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in node.names
     }
-    return tuple(_loop(node, defined, defined | imported) for node in ast.walk(tree) if _is_loop(node))
+    return tuple(_loop(node, defined, generators, defined | imported) for node in ast.walk(tree) if _is_loop(node))
 
 
 def _is_loop(node: ast.AST) -> bool:
     return isinstance(node, ast.For | ast.While | ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp)
 
 
-def _loop(node: ast.AST, defined: set[str], light: set[str]) -> TextLoop:
+def _loop(node: ast.AST, defined: set[str], generators: set[str], light: set[str]) -> TextLoop:
     inside = list(walk_scope(node))
     calls = [inner for inner in inside if isinstance(inner, ast.Call)]
-    names = {called_name(call) for call in calls}
+    # What it iterates over is computed once, unless a generator makes it.
+    once = _nodes_before(node)
+    names = {called_name(call) for call in calls if id(call) not in once or called_name(call) in generators}
     trains = any(isinstance(call.func, ast.Attribute) and call.func.attr in _STEP_CALLS for call in calls)
     nested = any(_is_loop(part) for part in inside if part is not node)
     heavy = any(_is_heavy(call, light) for call in calls)
@@ -103,6 +108,13 @@ def _loop(node: ast.AST, defined: set[str], light: set[str]) -> TextLoop:
         ),
         calls=frozenset(names & defined),
     )
+
+
+def _nodes_before(node: ast.AST) -> set[int]:
+    """Those that run once, before the first iteration."""
+    generators = getattr(node, "generators", [])
+    over = node.iter if isinstance(node, ast.For) else generators[0].iter if generators else None
+    return set() if over is None else {id(part) for part in ast.walk(over)}
 
 
 def _kind(node: ast.AST, inside: list[ast.AST], nested: bool, heavy: bool) -> Kind:

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 
 from flatout.source.code import Code
-from flatout.source.loops import find_epoch_loop, known_workers
+from flatout.source.loops import find_epoch_loop, find_text_loops, known_workers
 from flatout.source.project.loading import load_texts
 
 
@@ -78,3 +78,19 @@ def test_how_many_workers(given: str, workers: int | None) -> None:
     code = Code(load_texts({"train.py": text}))
 
     assert known_workers(code.loaders[0], code) == workers
+
+
+def test_what_a_loop_goes_over_is_computed_once_but_for_generators() -> None:
+    text = """
+        def compute(): return scores.sum(0)
+        def rows():
+            yield from scores
+        def show(score): print(score)
+
+        for name, score in zip(names, compute().tolist()):
+            show(score)
+        found = [score for score in rows() if compute() > score]
+    """
+    loops = find_text_loops(textwrap.dedent(text))
+
+    assert [set(loop.calls) for loop in loops] == [{"show"}, {"rows", "compute"}]
