@@ -31,6 +31,7 @@ _MOST_CALLS = 4000  # that are remembered in a step
 _MOST_FOUND = 100
 _MOST_LEAVES = 64  # of the input and of the result of a call
 _WEIGHTS = 4  # whose version stands for that of all
+_MORE = 1.2  # times what the calls within it take, a call tells more than they do
 _DEEP = 1  # calls within this many others are compared by their settings where results cannot be read
 _BYTES = 512  # that are read at the beginning, in the middle and at the end of a result
 
@@ -58,6 +59,11 @@ class Call:
     moves_state: bool = False  # buffers of the module change: running statistics
     flows_through: bool = False  # gradients go on to what came before
     weight: Weight | None = None
+
+    @property
+    def seconds(self) -> float:
+        """What is known of it so far: all of it in forward, and gradients that were asked for within it."""
+        return self.forward_s + self.backward_s
 
 
 class Weight:
@@ -212,9 +218,17 @@ class ModuleCalls:
         return self._quiet > 0
 
     def add(self, call: Call) -> None:
-        """Another one that the step could do without, unless one within it is known already: that tells more."""
-        if not any(call.first <= found.first < call.last for found in self.found):
-            self._find(call)
+        """Another one that the step could do without. Of calls within one another, the one that tells more stays."""
+        inner = [found for found in self.found if call.first <= found.first < call.last]
+        theirs_s = sum(found.forward_s for found in inner)
+        if inner and (call.seconds < _MORE * theirs_s or any(found.kind != REPEAT for found in inner)):
+            return
+        for found in inner:
+            self.found.remove(found)
+            if found in self._ranges:
+                place = self._ranges.index(found)
+                del self._starts[place], self._ranges[place]
+        self._find(call)
 
     def at(self, number: int) -> Call | None:
         """The found call that made the node of this number."""

@@ -111,6 +111,7 @@ class ForwardLines:
         self._entered: list[tuple[int, float]] = []  # calls under way: what they are, and since when
         # What `torch.autograd.grad` takes is backward, of the line that calls it.
         self._grad_s: dict[Key, float] = {}
+        self._all_grads_s = 0.0
         self._is_after_step = True
         # Where the launches of kernels are recorded: which line ran from when on.
         self.track: list[Moment] | None = None
@@ -231,7 +232,7 @@ class ForwardLines:
                 frame.f_trace_lines = False
                 return self._on_module
             self._change_to((id(code), frame.f_lineno or 0, self._depth > 0), 0)
-            self.functions.enter(frame, self._below[-1], self._spent_s)
+            self.functions.enter(frame, self._below[-1], self._spent_s, self._all_grads_s)
             self._take_own()
             return self._on_line
         except Exception as error:
@@ -249,7 +250,7 @@ class ForwardLines:
                     self._take_own()
             elif event == "return":
                 self._change_to(self._below.pop() if self._below else self._line_at(frame.f_back), 0)
-                self.functions.leave(arg, self._spent_s)
+                self.functions.leave(arg, self._spent_s, self._all_grads_s)
                 self._take_own()
             return self._on_line
         except Exception as error:
@@ -362,6 +363,7 @@ class ForwardLines:
                 entered, since = self._entered.pop()
                 if entered == ev.ENTER_GRAD:
                     self._grad_s[self.key] = self._grad_s.get(self.key, 0.0) + moment - since
+                    self._all_grads_s += moment - since
                 if entered in _CARVED and not self._is_carving():
                     carved_s += max(0.0, moment - (moment if carved_since is None else carved_since))
                     carved_since = None

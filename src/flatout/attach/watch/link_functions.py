@@ -44,8 +44,11 @@ class FunctionCalls:
         self._open: list[_Open | None] = []
         self._known: dict[object, Call] = {}
 
-    def enter(self, frame: FrameType, key: Key, spent_s: float) -> None:
-        """A function of the script begins, which this line calls."""
+    def enter(self, frame: FrameType, key: Key, spent_s: float, grad_s: float = 0.0) -> None:
+        """A function of the script begins, which this line calls.
+
+        `spent_s` and `grad_s`: what has passed so far in lines, and in `torch.autograd.grad`, which is backward.
+        """
         code = frame.f_code
         self._counts[id(code)] += 1
         if code.co_flags & _PAUSING or self._counts[id(code)] > _MOST_CALLS or self._calls.is_quiet:
@@ -53,18 +56,20 @@ class FunctionCalls:
             return
         with self._without_overrides():
             signature = id(code), tuple(self._signature(frame))
-        call = Call(key, code.co_name, True, first=self._sequence(), forward_s=-spent_s, moments=[clock()])
+        call = Call(key, code.co_name, True, first=self._sequence(), moments=[clock()])
+        call.forward_s, call.backward_s = -spent_s, -grad_s
         self._open.append(_Open(call, signature))
 
-    def leave(self, result: Any, spent_s: float) -> None:
+    def leave(self, result: Any, spent_s: float, grad_s: float = 0.0) -> None:
         """The innermost function ends."""
         opened = self._open.pop() if self._open else None  # none: it began before the sample did
         if opened is None:
             return
         call = opened.call
-        call.last, call.forward_s = self._sequence(), call.forward_s + spent_s
+        call.last = self._sequence()
+        call.forward_s, call.backward_s = call.forward_s + spent_s, call.backward_s + grad_s
         call.moments.append(clock())
-        if call.last <= call.first or call.forward_s < _LEAST_S:
+        if call.last <= call.first or call.seconds < _LEAST_S:
             return
         with self._without_overrides():
             results = list(islice(leaves_of(result), _MOST_LEAVES + 1))

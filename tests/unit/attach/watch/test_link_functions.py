@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from flatout.attach.watch.link_calls import NOWHERE, ModuleCalls
+from flatout.attach.watch.link_calls import NOWHERE, REPEAT, UNHELD, Call, ModuleCalls
 from flatout.attach.watch.link_functions import FunctionCalls
 
 _WEIGHT = nn.Parameter(torch.randn(64, 64))
@@ -194,3 +194,46 @@ def test_after_a_step_of_the_optimizer_nothing_is_a_repeat() -> None:
         functions.leave(squared(_X), 1.0)
 
     assert calls.found == []
+
+
+def repeat(first: int, last: int, forward_s: float, backward_s: float = 0.0, kind: str = REPEAT) -> Call:
+    return Call(NOWHERE, "part", True, kind, first, last, forward_s=forward_s, backward_s=backward_s)
+
+
+def test_of_a_call_and_one_within_it_the_outer_is_told_where_it_takes_more() -> None:
+    calls = ModuleCalls(torch, dict, {})
+    inner, outer = repeat(5, 8, 1.0), repeat(4, 20, 1.0, 1.5)
+    calls.add(inner)
+    calls.add(outer)
+
+    assert calls.found == [outer]
+    assert calls.at(6) is outer and calls.at(19) is outer and calls.at(3) is None
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer"),
+    [
+        (repeat(5, 8, 1.0), repeat(4, 20, 1.1)),
+        # What nobody trains is another cause.
+        (repeat(5, 8, 1.0, kind=UNHELD), repeat(4, 20, 9.0)),
+    ],
+)
+def test_else_the_inner_one_is(inner: Call, outer: Call) -> None:
+    calls = ModuleCalls(torch, dict, {})
+    calls.add(inner)
+    calls.add(outer)
+
+    assert calls.found == [inner]
+    assert calls.at(6) is inner
+
+
+def test_gradients_that_a_function_asks_for_are_part_of_what_it_takes() -> None:
+    calls = ModuleCalls(torch, dict, {})
+    functions = FunctionCalls(torch, calls)
+    frame = sys._getframe()
+    for begun in (0.0, 1.0):
+        functions.enter(frame, NOWHERE, begun, 2 * begun)
+        functions.leave(squared(_X), begun + 0.5, 2 * begun + 0.25)
+
+    (call,) = calls.found
+    assert (call.forward_s, call.backward_s) == (0.5, 0.25)
