@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from flatout.diagnose.growth import find_growing_work
 from flatout.diagnose.ledger import divide_step
 from flatout.diagnose.loaders import main_cpu_share, process_use, same_loaders, waits, worker_pids
 from flatout.diagnose.machine import other_processes_share
@@ -25,7 +26,7 @@ from flatout.diagnose.resources import (
 )
 from flatout.diagnose.settings import read_configuration
 from flatout.diagnose.sites import line_samples, slowest_lines
-from flatout.diagnose.source_text import DATA_PARALLEL, FLOAT64, first_match, source_lines, whole_file
+from flatout.diagnose.source_text import DATA_PARALLEL, FLOAT64, THREADS, first_match, source_lines, whole_file
 from flatout.diagnose.windows import (
     backward_again,
     find_holders,
@@ -48,7 +49,7 @@ from flatout.diagnose.workers import (
     padding,
     worker_lines,
 )
-from flatout.records.evidence import Evidence, LoaderUse, Series, StepMemory
+from flatout.records.evidence import Evidence, LoaderUse, Series, StepMemory, ThreadTimes
 from flatout.records.report import PHASES, LineCost, Location, RunReport
 from flatout.store.run import StoredRun
 
@@ -149,6 +150,8 @@ def gather_evidence(run: StoredRun, ranks: Sequence[Rank], report: RunReport) ->
         heavy_lines=heavy_lines(ranks),
         growing_calls=growing_calls(ranks, report.phases),
         interpreter=interpreter,
+        growing_work=find_growing_work(ranks, ledger),
+        thread_times=_thread_times(run, ranks, lines),
         beside_share=max(other_processes_share(run, ranks), 0.0 if interpreter is None else interpreter.run_share),
     )
 
@@ -159,6 +162,20 @@ def _float64_at(run: StoredRun, report: RunReport, lines: Sequence[LineCost]) ->
         return None
     matches = (first_match(run, lines, pattern) for pattern in FLOAT64)
     return next((place for place in matches if place is not None), None)
+
+
+def _thread_times(run: StoredRun, ranks: Sequence[Rank], lines: Sequence[LineCost]) -> ThreadTimes | None:
+    for rank in ranks[:1]:
+        for timed in told(rank.recording, "threads")[-1:]:
+            few_ms, many_ms = timed["ms"]
+            return ThreadTimes(
+                threads=int(timed["threads"]),
+                processors=int(timed["processors"]),
+                few_ms=float(few_ms),
+                many_ms=float(many_ms),
+                location=first_match(run, lines, THREADS),
+            )
+    return None
 
 
 def _step_memory(ranks: Sequence[Rank]) -> StepMemory | None:

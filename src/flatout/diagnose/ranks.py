@@ -179,7 +179,7 @@ def divide_steps(recording: Recording, steps: Steps) -> tuple[NDArray[np.bool_],
         count=steps.count,
         data_s=steps.phase_s[:, _DATA] / steps.count,
         compile_s=_compile_seconds(recording, steps),
-        epochs=_epoch_starts(recording, steps),
+        epochs=epoch_starts(recording, steps),
     )
     known = _known(recording)
     part = find_steady(times, known)
@@ -206,7 +206,7 @@ def _compile_seconds(recording: Recording, steps: Steps) -> Floats:
     return taken_s
 
 
-def _epoch_starts(recording: Recording, steps: Steps) -> NDArray[np.int64]:
+def epoch_starts(recording: Recording, steps: Steps) -> NDArray[np.int64]:
     """Records in which the loader that trains was begun again."""
     loaders = _last_state(recording).get("training_loaders") or ()
     numbers, begun_ns = recording.column("epoch", "loader"), recording.column("epoch", "start_ns")

@@ -223,10 +223,7 @@ ALL_OF_IT = SteadyTime()
 
 def line_totals(recording: Recording, steady: SteadyTime = ALL_OF_IT) -> LineTotals:
     """Seconds and looks by place, phase and state, of the slices of time in the steady part."""
-    places = {
-        line.get("id"): (str(line.get("file", "")), int(line.get("line", 0)), str(line.get("function", "")))
-        for line in told(recording, "line")
-    }
+    places = _places(recording)
     totals: LineTotals = {}
     for row in _line_rows(recording, steady):
         phase = int(row["phase"])
@@ -236,6 +233,28 @@ def line_totals(recording: Recording, steady: SteadyTime = ALL_OF_IT) -> LineTot
             weight = row["seconds"] if row["seconds"] > 0 else row["samples"]
             totals[key] = seconds + weight, looks + row["samples"]
     return totals
+
+
+def _places(recording: Recording) -> dict[Any, Place]:
+    return {
+        line.get("id"): (str(line.get("file", "")), int(line.get("line", 0)), str(line.get("function", "")))
+        for line in told(recording, "line")
+    }
+
+
+def lines_by_slice(rank: Rank, phases: Sequence[str]) -> dict[float, dict[Place, float]]:
+    """Seconds at each line in these phases, by when the slice of steady time began; empty where nobody looked."""
+    recording = rank.lines
+    if recording is None:
+        return {}
+    places = _places(recording)
+    numbers = {recording.phases.index(phase) for phase in phases if phase in recording.phases}
+    slices: dict[float, dict[Place, float]] = defaultdict(lambda: defaultdict(float))
+    for row in _line_rows(recording, _steady_time(rank)):
+        place = places.get(int(row["line"]))
+        if place is not None and row["phase"] in numbers:
+            slices[row["since_ns"]][place] += row["seconds"]
+    return slices
 
 
 class LineState(NamedTuple):

@@ -19,6 +19,7 @@ from flatout.store.run import StoredRun
 
 _LONGEST = 1 << 20
 DATA_PARALLEL = re.compile(r"^[^#]*(?<![A-Za-z])DataParallel\(")
+THREADS = re.compile(r"^[^#]*(\bset_num_threads\(|(OMP|MKL)_NUM_THREADS)")
 # In the order in which they tell most of what the model computes in.
 FLOAT64 = tuple(
     re.compile(r"^[^#]*" + pattern)

@@ -411,6 +411,38 @@ class InterpreterUse:
 
 
 @dataclass(frozen=True, slots=True)
+class GrowingWork:
+    """Work of the script that takes longer from step to step."""
+
+    # The line that takes longer most.
+    location: Location
+    function: str
+    # What it counts from, and how many steps that goes on for.
+    since: Literal["run", "epoch"]
+    steps: float
+    # All of the script's own phases, in the first of these steps and in the last.
+    first_ms: float
+    last_ms: float
+    # Of a mean steady step, beyond what the first takes, by phase.
+    grown_ms: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadTimes:
+    """Torch has fewer threads than there are processors: the heaviest operations of a step, timed with either number.
+
+    As products of the same number of multiplications, when the run had ended.
+    """
+
+    threads: int
+    processors: int
+    few_ms: float
+    many_ms: float
+    # Where the script says how many, if that was found.
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Holder:
     """A list of the script's that grows from step to step."""
 
@@ -538,6 +570,8 @@ class Evidence:
     growing_calls: tuple[GrowingCalls, ...] = ()
     # The thread that runs most beside the one that trains; None where there is none, or nobody counted.
     interpreter: InterpreterUse | None = None
+    growing_work: GrowingWork | None = None
+    thread_times: ThreadTimes | None = None
     # Of the step, how long the busiest of the script's other Python threads and processes is on a processor, but for
     # loaders' workers. What waits for them takes as long.
     beside_share: float = 0.0

@@ -56,6 +56,13 @@ PROBLEMS = {
         "词表巨大的输出头。在它之外做什么都收效甚微。",
         "先看这一部分：分辨率、精度、所用的 kernel，以及是否每一步都需要它的全部。",
     ),
+    "CO524": ProblemWords(
+        Words("Fewer threads than processors", "线程数少于处理器数"),
+        "在 CPU 上训练，但 `torch.set_num_threads(n)`、`OMP_NUM_THREADS` 或把它设为 1 的启动器让 torch 只用一个或少数"
+        "几个线程，其余处理器空闲。",
+        "`torch.set_num_threads(n)` 设为处理器数，或去掉这个调用；torchrun 会把 `OMP_NUM_THREADS` 设为 1，"
+        "用 `OMP_NUM_THREADS=n` 覆盖；多个 rank 要分用处理器。",
+    ),
     "CO509": ProblemWords(
         Words("The model is not compiled", "模型没有编译"),
         "torch 把前向和反向的每个操作作为单独的 kernel 发射；"
@@ -536,6 +543,18 @@ TABLE = titles(PROBLEMS) | {
         " timed here, that takes {ms:.3g} of each {step_ms:.3g} ms step less",
         "{line} 为 {rows} x {columns} 对中的每一对写出 {values} 个值，然后只是求和；按在本机的计时，改用矩阵乘法可从"
         "每步 {step_ms:.3g} ms 中省去 {ms:.3g} ms",
+    ),
+    # CO524
+    "co524.cause": Words(
+        "torch computes on {threads} of {processors} processors, and the others are idle; the passes take"
+        " {passes_ms:.3g} of each {step_ms:.3g} ms step, and products of their sizes are {times:.2g} times as quick"
+        " with all of them, as timed here",
+        "torch 只用 {processors} 个处理器中的 {threads} 个，其余空闲；前向、反向和优化器在每步 {step_ms:.3g} ms 中占"
+        " {passes_ms:.3g} ms，按在本机的计时，同样大小的矩阵乘法用上全部处理器快 {times:.2g} 倍",
+    ),
+    "co524.change": Words(
+        "let torch have all of them: torch.set_num_threads({processors}), or OMP_NUM_THREADS={processors}",
+        "让 torch 用上全部处理器：torch.set_num_threads({processors})，或 OMP_NUM_THREADS={processors}",
     ),
     "co523.change": Words("compute the sums as a matrix product, a @ b.T", "用矩阵乘法 a @ b.T 计算这些和"),
     "co523.change_distance": Words(

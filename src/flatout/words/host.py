@@ -93,6 +93,13 @@ PROBLEMS = {
         "让这个线程等待而不是轮询（用 `queue.get()` 而不是 `get_nowait()`，用 `Event.wait()`），把工作放到单独的"
         "进程或会释放解释器的原生代码里，或减少次数。",
     ),
+    "HO415": ProblemWords(
+        Words("Work that takes longer with every step", "越到后面越慢的工作"),
+        "训练步里有脚本的工作每次都处理到目前为止的全部内容：对本轮所有的预测计算指标、拼接越来越长的列表、"
+        "每轮又注册一次的 hook、整段历史的平均值。第 n 步的耗时与 n 成正比，整个训练的耗时与 n 的平方成正比。",
+        "每步只加入新的部分：累计和与计数、增量的混淆矩阵、固定长度的 `deque`；不再需要的列表和 hook 要清空或移除"
+        "（`handle.remove()`）；或者只在一轮结束时算一次。",
+    ),
 }
 TABLE = titles(PROBLEMS) | {
     # HO401
@@ -328,6 +335,22 @@ TABLE = titles(PROBLEMS) | {
     "ho414.change": Words(
         "let the thread wait instead of polling, or do its work in a process of its own",
         "让该线程等待而不是轮询，或把它的工作放到单独的进程里",
+    ),
+    "ho415.cause_run": Words(
+        "the script's own work takes {first_ms:.3g} ms in the first step and {last_ms:.3g} ms after {steps:.0f} steps,"
+        " and does not stop growing; most of that is in {function} ({line})",
+        "脚本自己的工作在第一步占 {first_ms:.3g} ms，{steps:.0f} 步之后占 {last_ms:.3g} ms，而且还在增加；"
+        "大部分在 {function}（{line}）",
+    ),
+    "ho415.cause_epoch": Words(
+        "the script's own work takes {first_ms:.3g} ms at the start of an epoch and {last_ms:.3g} ms after {steps:.0f}"
+        " steps of it; most of that is in {function} ({line})",
+        "脚本自己的工作在每轮开始时占 {first_ms:.3g} ms，该轮 {steps:.0f} 步之后占 {last_ms:.3g} ms；"
+        "大部分在 {function}（{line}）",
+    ),
+    "ho415.change": Words(
+        "add only what is new in each step (running sums and counts), and clear or remove what is no longer needed",
+        "每步只加入新的部分（累计和与计数），不再需要的就清空或移除",
     ),
     "ho411.cause_python": Words(
         "Python in {function} ({line}) takes {work_ms:.3g} of each {step_ms:.3g} ms step, outside of the model",

@@ -92,6 +92,7 @@ class LinkWatch(Watcher):
         self._sparse: set[Factor] = set()  # nearly empty factors of products that were seen
         self._pairs: set[Pairs] = set()  # formed one by one and then summed
         self._subnormal: dict[Given, Subnormal] = {}  # of the last window that saw some
+        self._heaviest: list[float] = []  # operations of the last window, in multiplications
         self._off = self._sequence is None
         self._why = "unknown_torch" if self._off else ""
         self._alone_at = -1  # the step of a window that records nothing but kernels
@@ -397,6 +398,8 @@ class LinkWatch(Watcher):
             if operation.factor is not None and operation.factor.density <= _SPARSE:
                 self._sparse.add(operation.factor)
         self._keep_subnormal(sample.backward.operations.seen)
+        heaviest = sorted((each.operations for each in sample.backward.operations.seen), reverse=True)
+        self._heaviest = heaviest[:_MOST_TIMED]
         self._pairs.update(formed.pairs for formed in sample.backward.pair_sums.seen)
 
     def _needless(self, sample: LinkSample) -> list[Call]:
@@ -468,6 +471,18 @@ class LinkWatch(Watcher):
 
             most = sorted(self._pairs, key=lambda pairs: pairs.elements, reverse=True)
             self._time("summed_pairs", most, time_pairs, lambda pairs: {"pairs": describe_pairs(pairs)})
+        if self._heaviest and self._device is None:
+            self._time_threads()
+
+    def _time_threads(self) -> None:
+        from .link_threads import idle_processors, time_threads
+
+        try:
+            told = time_threads(self._torch, self._heaviest) if idle_processors(self._torch) > 0 else None
+        except Exception:
+            return
+        if told is not None:
+            self._output().text("threads", told)
 
     def _time(
         self,

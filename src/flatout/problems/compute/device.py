@@ -11,6 +11,7 @@ from statistics import mean
 
 from flatout.model.edits import Edit, LessDevice, LessHost
 from flatout.records.evidence import Evidence, NeedlessCall
+from flatout.records.ledger import SCRIPT
 from flatout.records.report import Location
 from flatout.source.training.jobs import TrainingJob, text_pattern
 
@@ -130,6 +131,12 @@ def needed_shares(run: Evidence) -> tuple[float, float, float] | None:
         return None
     worst, likely, best = (min(1.0, sum(active) / reached) for reached in _REACHED)
     return worst, likely, best
+
+
+def model_ms(run: Evidence, phase: str) -> float:
+    """Of a phase on the training thread, without what the script does in it beside the model."""
+    beside = [entry for entry in run.ledger.entries if entry.part in SCRIPT or entry.part == "waiting"]
+    return max(0.0, run.phase(phase).ms - sum(entry.ms for entry in beside if entry.phase == phase))
 
 
 def within_line(run: Evidence, location: Location, once_ms: float) -> tuple[float, float]:

@@ -25,11 +25,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.model.edits import Edit, Edits, LessHost, LessStep
-from flatout.problems.compute.device import float64_factor, gpu_passes_ms, is_gpu_bound, product_share
+from flatout.problems.compute.device import float64_factor, gpu_passes_ms, is_gpu_bound, model_ms, product_share
 from flatout.problems.found import WORTH, FoundInRun
 from flatout.problems.hot_lines import lines_in
 from flatout.records.evidence import Evidence
-from flatout.records.ledger import SCRIPT
 from flatout.records.message import message
 from flatout.records.report import MULTIPLYING
 
@@ -80,13 +79,7 @@ def _passes_ms(run: Evidence) -> float:
     if run.on_gpu:
         gpu = run.report.gpu
         return gpu_passes_ms(run) + (0.0 if gpu is None else gpu.device_ms.get("optimizer", 0.0))
-    return sum(_phase_ms(run, phase) for phase in _PASSES)
-
-
-def _phase_ms(run: Evidence, phase: str) -> float:
-    """Without what the script does beside the model."""
-    beside = [entry for entry in run.ledger.entries if entry.part in SCRIPT or entry.part == "waiting"]
-    return max(0.0, run.phase(phase).ms - sum(entry.ms for entry in beside if entry.phase == phase))
+    return sum(model_ms(run, phase) for phase in _PASSES)
 
 
 def _on_cpu(run: Evidence, share: float) -> list[tuple[Edit, ...]]:
@@ -96,7 +89,7 @@ def _on_cpu(run: Evidence, share: float) -> list[tuple[Edit, ...]]:
     factors = (known[0], (known[0] * known[-1]) ** 0.5, known[-1]) if known else _UNTIMED
     parts = [share * max(0.0, 1 - 1 / factor) for factor in factors]
     return [
-        tuple(LessHost(part * _phase_ms(run, phase), phase, is_sampled=False, of_model=True) for phase in _PASSES)
+        tuple(LessHost(part * model_ms(run, phase), phase, is_sampled=False, of_model=True) for phase in _PASSES)
         for part in parts
     ]
 
