@@ -25,7 +25,7 @@ from flatout.diagnose.resources import (
     totals,
 )
 from flatout.diagnose.settings import read_configuration
-from flatout.diagnose.sites import line_samples, slowest_lines
+from flatout.diagnose.sites import call_paths, line_samples, slowest_lines
 from flatout.diagnose.source_text import DATA_PARALLEL, FLOAT64, THREADS, first_match, source_lines, whole_file
 from flatout.diagnose.windows import (
     backward_again,
@@ -151,6 +151,7 @@ def gather_evidence(run: StoredRun, ranks: Sequence[Rank], report: RunReport) ->
         growing_calls=growing_calls(ranks, report.phases),
         interpreter=interpreter,
         growing_work=find_growing_work(ranks, ledger),
+        call_paths=call_paths(ranks, report.phases),
         thread_times=_thread_times(run, ranks, lines),
         beside_share=max(other_processes_share(run, ranks), 0.0 if interpreter is None else interpreter.run_share),
     )

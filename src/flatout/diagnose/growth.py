@@ -16,7 +16,7 @@ import numpy as np
 
 from flatout.diagnose.ledger import OWN_PHASES
 from flatout.diagnose.ranks import Floats, Rank, epoch_starts
-from flatout.diagnose.sites import Place, lines_by_slice
+from flatout.diagnose.sites import lines_by_slice
 from flatout.records.evidence import GrowingWork
 from flatout.records.ledger import SCRIPT, Ledger, LedgerEntry
 from flatout.records.report import PHASES, Location
@@ -174,9 +174,5 @@ def _rises(rank: Rank, numbers: Floats) -> Mapping[Location, float] | None:
     per_step: dict[Location, Floats] = defaultdict(lambda: np.zeros(len(held)))
     for at, place in enumerate(held.tolist()):
         for line, seconds in slices[begins[place]].items():
-            per_step[_location(line)][at] += seconds / weights[at]
+            per_step[Location(line[0], line[1])][at] += seconds / weights[at]
     return {location: float((weights * apart) @ seconds) / spread for location, seconds in per_step.items()}
-
-
-def _location(place: Place) -> Location:
-    return Location(place[0], place[1])

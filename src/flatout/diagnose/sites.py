@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flatout.diagnose.ranks import Rank, call_sites_of, told
-from flatout.records.ledger import IN_MODULE, NATURES, ON_GRADIENTS, LedgerEntry, Nature
+from flatout.records.ledger import IN_MODULE, NATURES, ON_GRADIENTS, CallPath, LedgerEntry, Nature
 from flatout.records.message import Message, from_plain, message
 from flatout.records.report import CopySite, LineCost, Location, PauseSite, PhaseShare, StageCost, SyncSite
 from flatout.store.recording import Recording
@@ -255,6 +255,35 @@ def lines_by_slice(rank: Rank, phases: Sequence[str]) -> dict[float, dict[Place,
         if place is not None and row["phase"] in numbers:
             slices[row["since_ns"]][place] += row["seconds"]
     return slices
+
+
+def call_paths(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tuple[CallPath, ...]:
+    """The calls that led to where the training threads were seen, the dearest first; each phase's come to that phase.
+
+    What is left over is of paths that were too many to be told apart.
+    """
+    seen: dict[tuple[tuple[Location, ...], str], tuple[float, float]] = {}
+    in_phase: dict[str, float] = defaultdict(float)
+    for rank in ranks:
+        recording = rank.lines
+        if recording is None:
+            continue
+        rows = _line_rows(recording, _steady_time(rank))
+        for row in rows:
+            in_phase[recording.phases[int(row["phase"])]] += row["seconds"]
+        steady, places = {row["since_ns"] for row in rows}, _places(recording)
+        for slice_ in told(recording, "paths"):
+            for numbers, phase, seconds, looks in slice_["paths"] if slice_["since_ns"] in steady else ():
+                lines = tuple(Location(*places[number][:2]) for number in numbers if number in places)
+                key = lines, recording.phases[phase]
+                before = seen.get(key, (0.0, 0.0))
+                seen[key] = before[0] + seconds, before[1] + looks
+    found = (
+        CallPath(lines, phase, phases[phase].ms * seconds / in_phase[phase], looks)
+        for (lines, phase), (seconds, looks) in seen.items()
+        if phase in phases and in_phase[phase] > 0
+    )
+    return tuple(sorted(found, key=lambda path: -path.ms))
 
 
 class LineState(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from flatout.records.ledger import Ledger
+from flatout.records.ledger import CallPath, Ledger
 from flatout.records.message import Message
 from flatout.records.report import Finding, LineCost, Location, PhaseShare, RunReport, WorkerCost
 from flatout.records.sample import Role
@@ -571,6 +571,8 @@ class Evidence:
     # The thread that runs most beside the one that trains; None where there is none, or nobody counted.
     interpreter: InterpreterUse | None = None
     growing_work: GrowingWork | None = None
+    # The calls that led to where time went, the dearest first; empty in older recordings.
+    call_paths: tuple[CallPath, ...] = ()
     thread_times: ThreadTimes | None = None
     # Of the step, how long the busiest of the script's other Python threads and processes is on a processor, but for
     # loaders' workers. What waits for them takes as long.

@@ -61,6 +61,19 @@ class LedgerEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class CallPath:
+    """Time of a mean steady step in one phase, by the lines of the script on the stack, the outermost first.
+
+    The last is the line of a `LedgerEntry`, the others are the calls that lead to it.
+    """
+
+    lines: tuple[Location, ...]
+    phase: str
+    ms: float
+    looks: float
+
+
+@dataclass(frozen=True, slots=True)
 class Ledger:
     """The entries, the dearest first, and the share of the step of each part; the shares add up to 1."""
 

@@ -33,6 +33,11 @@ PROBLEMS = {
         "每一步都打印一行或重画进度条。写终端、管道或网络盘可能比发射一个小训练步还慢。",
         "每 k 步打印一次；`tqdm(..., mininterval=1)`，`set_postfix(..., refresh=False)`。",
     ),
+    "CA606": ProblemWords(
+        Words("Work of every n-th step takes a large share of the run", "每 n 步才做的工作占了训练的很大一部分"),
+        "在 `if step % n == 0:` 之下，脚本用模型生成样本、做预览、计算训练用不到的指标或统计，而且很费时。",
+        "增大 n，少取一些样本或缩小预览，或放到每轮结束时做。",
+    ),
 }
 TABLE = titles(PROBLEMS) | {
     # CA601
@@ -105,6 +110,13 @@ TABLE = titles(PROBLEMS) | {
     ),
     "ca604.source_cause": Words("`{code}` is computed and written {often}", "`{code}` {often}都计算并写出"),
     "ca604.source_change": Words("write it every k-th step, or with an evaluation", "每 k 步写一次，或在评估时写"),
+    # CA606
+    "ca606.cause": Words(
+        "what is done every few steps at {line} takes {ms:.3g} of each {step_ms:.3g} ms step, and the training uses"
+        " nothing of it",
+        "{line} 处每隔几步做的工作平均占每步 {step_ms:.3g} ms 中的 {ms:.3g} ms，而训练并不使用其结果",
+    ),
+    "ca606.change": Words("do it {times} times less often, or for less", "次数减少到 {times} 分之一，或少做一些"),
     # CA605
     "ca605.cause_print": Words(
         "printing takes {written_ms:.3g} of each {step_ms:.3g} ms step",

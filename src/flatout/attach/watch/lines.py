@@ -27,7 +27,7 @@ from ..collection import no_collection
 from ..context import Watcher
 from ..phases import PENDING, Phases
 from ..recorder import Output
-from ..sites import user_frame
+from ..sites import MOST_FRAMES, is_users, user_frame
 from ..tracer import Tracer
 from ..wire import BACKWARD, CHECKPOINT, DATA, EVAL, FORWARD, GC, H2D, LOGGING, OPTIMIZER, OTHER, SYNC
 from .natures import ModuleFrames, ThreadState, count_waits, is_on_gradients, native_id_of
@@ -111,6 +111,7 @@ class Sampler(ABC):
                 self._stopped = True
                 self._restore_switches()
                 self._write()
+                self._end_slice()
                 if self._output is not None:
                     self._output.close()
                 if self._state is not None:
@@ -181,10 +182,14 @@ class Sampler(ABC):
     def _begin_slice(self, now: float) -> bool:
         if now - self._slice_began < max(_SLICE_S, _SLICE_PART * (now - self._began)):
             return False
+        self._end_slice()
         self._slice_began = now
         for line in self._lines.values():
             line.forget()
         return True
+
+    def _end_slice(self) -> None:  # noqa: B027 - most samplers keep nothing else of a slice
+        """The slice that began at `_slice_began` is over."""
 
     def _watch_thread(self, ident: int) -> None:
         """From now on the nature of what this thread does is looked at too, where the system tells."""
@@ -243,6 +248,7 @@ class Sampler(ABC):
 
 
 At = tuple[str, int, str]  # file, line and function
+Path = tuple[At, ...]  # the script's lines on a stack, the outermost first
 
 
 def place_of(frame: FrameType) -> At:
@@ -260,6 +266,50 @@ def frames_of_others() -> dict[int, FrameType]:
     return frames
 
 
+# Of a longer path the innermost lines are kept.
+_LONGEST_PATH = 24
+# Different paths of a slice that are told apart, the dearest of them.
+_MOST_PATHS = 200
+
+
+def path_to(frame: FrameType | None) -> Path:
+    """The script's own lines on this stack."""
+    found: list[At] = []
+    for _ in range(MOST_FRAMES):
+        if frame is None or len(found) == _LONGEST_PATH:
+            break
+        if is_users(frame.f_code.co_filename):
+            found.append(place_of(frame))
+        frame = frame.f_back
+    return tuple(reversed(found))
+
+
+class CallPaths:
+    """Which calls led to where the thread was seen: seconds and looks by path and phase, of one slice of time."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[Path, int], list[float]] = {}
+
+    def add(self, path: Path, phase: int, seconds: float) -> None:
+        totals = self._seen.setdefault((path, phase), [0.0, 0])
+        totals[0] += seconds
+        totals[1] += 1
+
+    def forget(self) -> None:
+        self._seen.clear()
+
+    def write(self, output: Callable[[], Output], number: Callable[[str, int, str], int], since_ns: int) -> None:
+        if not self._seen:
+            return
+        dearest = sorted(self._seen.items(), key=lambda item: -item[1][0])[:_MOST_PATHS]
+        rows = [
+            [[number(*at) for at in path], phase, round(seconds, 4), looks]
+            for (path, phase), (seconds, looks) in dearest
+        ]
+        self._seen = {}
+        output().text("paths", {"since_ns": since_ns, "paths": rows})
+
+
 class LineSampler(Sampler):
     def __init__(self, tracer: Tracer, phases: Phases, make_output: Callable[[], Output], hz: float) -> None:
         super().__init__(make_output, hz)
@@ -270,6 +320,7 @@ class LineSampler(Sampler):
         self._is_first_step = True
         self._watched = 0
         self._others = OtherThreads()
+        self._paths = CallPaths()
         # Not imported here: this module may be read before the script has imported torch.
         module = getattr(getattr(sys.modules.get("torch"), "nn", None), "Module", None)
         call: CodeType | None = getattr(getattr(module, "_call_impl", None), "__code__", None)
@@ -287,13 +338,14 @@ class LineSampler(Sampler):
             seen = self._read_stack(owner)
         if seen is None:
             return
-        at, phase, nature, whose = seen
+        at, phase, nature, whose, path = seen
         self._add(self._line_of(at, phase, nature, whose), seconds)
+        self._paths.add(path, phase, seconds)
         # Of several ranks that end together, the one whose heart stopped first was the first to fail.
         self._beat = self._get_output().put(self._beat, _BEAT(_BEAT_KIND, 0, 0, time.perf_counter_ns(), phase))
 
-    def _read_stack(self, owner: int) -> tuple[At, int, int, int] | None:
-        """Where the training thread is, in which phase, doing what, and whose work it is.
+    def _read_stack(self, owner: int) -> tuple[At, int, int, int, Path] | None:
+        """Where the training thread is, in which phase, doing what, whose work it is, and the calls that lead there.
 
         Frames keep what they work on. None of them is held when this is over: if this thread loses the interpreter
         then, no tensor lives longer for that.
@@ -306,13 +358,13 @@ class LineSampler(Sampler):
             return None
         at = place_of(frame)
         phase = self._phase(at[:2])
-        return None if phase is None else (at, phase, self._nature(innermost), self._whose(innermost))
+        if phase is None:
+            return None
+        return at, phase, self._nature(innermost), self._whose(innermost), path_to(frame)
 
-    def _begin_slice(self, now: float) -> bool:
-        begins = super()._begin_slice(now)
-        if begins:
-            self._others.write(self._get_output())
-        return begins
+    def _end_slice(self) -> None:
+        self._others.write(self._get_output)
+        self._paths.write(self._get_output, self._number, int(self._slice_began * 1e9))
 
     def _whose(self, innermost: FrameType) -> int:
         if self._modules is not None and self._modules.is_within(innermost):
@@ -325,6 +377,7 @@ class LineSampler(Sampler):
         An evaluation before it is not recognised yet, and its lines would pass for those of the forward.
         """
         self._slice_began = time.perf_counter()
+        self._paths.forget()
         for line in self._lines.values():
             line.forget()
 
@@ -446,7 +499,7 @@ class OtherThreads:
                 self._places.setdefault(ident, Counter())[place_of(frame)] += 1
                 self._is_new = True
 
-    def write(self, output: Output) -> None:
+    def write(self, output: Callable[[], Output]) -> None:
         """Running totals: for each thread that is still there, where it was seen most."""
         if not self._is_new:
             return
@@ -461,4 +514,4 @@ class OtherThreads:
                     {"tid": thread.native_id, "name": thread.name, "file": file, "line": line, "function": function}
                 )
         if seen:
-            output.text("python_threads", seen)
+            output().text("python_threads", seen)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -18,6 +18,7 @@ from flatout.model.measured import device_work_ms
 from flatout.problems.found import WORTH, step_of
 from flatout.problems.hot_lines import host_lines, lines_in, ms_at
 from flatout.records.evidence import Evidence, LoaderUse
+from flatout.records.ledger import CallPath
 from flatout.records.message import Message, message
 from flatout.records.report import Location, PauseSite
 from flatout.source.code import Code
@@ -55,6 +56,8 @@ _LOGGER = re.compile(r"^_?(logger|log|logging|LOGGER|LOG)$")
 _LOADER = re.compile(r"loader|dataloader|(^|_)(dl|batches|dataset|data|ds)$|iterator", re.I)
 _NO_GRADIENTS = ("no_grad", "inference_mode")
 _OFTEN = 10
+# Phases in which the script's own lines tell what is done, and those of the training itself.
+_OWN, _PASSES = ("forward", "other"), ("backward", "optimizer", "data")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,12 +228,39 @@ def prepared_ms(run: Evidence, sites: Sequence[PauseSite]) -> float:
         )
         if not any(place.file == file and place.line in block for place in passing)
     ]
+    if run.call_paths:
+        spans = [(file, span) for file, name in pauses for span in function_spans(run.files.get(file, ""), name)]
+        return sum(path.ms for path in paths_through(run, [*under, *spans]))
     return sum(
         line.ms
         for line in host_lines(run)
         if (line.location.file, line.function) in pauses
         or any(line.location.file == file and line.location.line in block for file, block in under)
     )
+
+
+# A file, and lines of it.
+Block = tuple[str, range]
+
+
+def paths_through(run: Evidence, blocks: Sequence[Block]) -> list[CallPath]:
+    """What the script does, the model included, in these blocks and in all that is called there.
+
+    Not in those that the training itself goes through: what they do besides is its proper work.
+    """
+    own: list[Block] = []
+    for block in blocks:
+        through = [path for path in run.call_paths if _is_through(path, block)]
+        done_ms = sum(path.ms for path in through if path.phase in _OWN)
+        # A look just after a pass is still counted to it.
+        if done_ms > sum(path.ms for path in through if path.phase in _PASSES):
+            own.append(block)
+    return [path for path in run.call_paths if path.phase in _OWN and any(_is_through(path, block) for block in own)]
+
+
+def _is_through(path: CallPath, block: Block) -> bool:
+    file, lines = block
+    return any(place.file == file and place.line in lines for place in path.lines)
 
 
 def exposed_ms(run: Evidence, ms: float, each_ms: float) -> float:
@@ -286,6 +316,65 @@ def measure_pauses(run: Evidence, sites: list[PauseSite], phase_ms: float) -> Si
 
 def steady_steps(run: Evidence) -> int:
     return max(1, run.report.run.steps - run.report.warmup_steps)
+
+
+# What only every n-th step does, by the text: `if step % n == 0:`.
+
+_CHANGES = {"append", "extend", "add", "insert", "update", "push", "put", "store", "remember", "write_back"}
+
+
+@lru_cache(maxsize=64)
+def periodic_blocks(text: str) -> tuple[range, ...]:
+    """Bodies of an `if` with a remainder in its test, the outermost, of which the rest of the loop uses nothing."""
+    module = parse_text(text)
+    parents = {id(child): parent for parent in ast.walk(module.tree) for child in ast.iter_child_nodes(parent)}
+    found: list[range] = []
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.If) and _has_remainder(node.test) and not _is_used_around(node, module.tree, parents):
+            found.append(range(node.body[0].lineno, (node.body[-1].end_lineno or node.body[-1].lineno) + 1))
+    return tuple(
+        block
+        for block in found
+        if not any(other != block and other[0] <= block[0] and block[-1] <= other[-1] for other in found)
+    )
+
+
+def _has_remainder(test: ast.expr) -> bool:
+    return any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) for node in ast.walk(test))
+
+
+def _is_used_around(block: ast.If, tree: ast.AST, parents: Mapping[int, ast.AST]) -> bool:
+    """Does the loop around it, else the function, read what it binds or changes? Attributes are anybody's."""
+    inside = [node for statement in block.body for node in ast.walk(statement)]
+    made = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    attributes = {node.attr for node in inside if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    for node in inside:
+        changed = node.value if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) else None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES:
+            changed = node.func.value
+        if isinstance(changed, ast.Attribute):
+            attributes.add(changed.attr)
+        elif isinstance(changed, ast.Name):
+            made.add(changed.id)
+    around: ast.AST = block
+    while id(around) in parents and not isinstance(
+        around, ast.For | ast.While | ast.FunctionDef | ast.AsyncFunctionDef
+    ):
+        around = parents[id(around)]
+    own = {id(node) for node in inside}
+    return any(
+        isinstance(node, ast.Name) and node.id in made and isinstance(node.ctx, ast.Load) and id(node) not in own
+        for node in ast.walk(around)
+    ) or any(
+        isinstance(node, ast.Attribute) and node.attr in attributes and isinstance(node.ctx, ast.Load)
+        for node in ast.walk(tree)
+        if id(node) not in own
+    )
+
+
+def function_spans(text: str, name: str) -> list[range]:
+    definitions = [made.definition for made in parse_text(text).functions if made.name == name]
+    return [range(plain.lineno, (plain.end_lineno or plain.lineno) + 1) for plain in definitions if plain is not None]
 
 
 # Functions of a file that only serve another one of it, and what is done under one condition with a pause.

@@ -48,6 +48,9 @@ class _Nowhere:
     def put(self, place: int, body: bytes) -> int:
         return 0
 
+    def text(self, what: str, value: object) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from flatout.problems.cadence.pauses import exclusive_helpers, guarded_blocks
+import pytest
+
+from flatout.problems.cadence.pauses import exclusive_helpers, guarded_blocks, periodic_blocks
 
 BOARD = """
 def update(step):
@@ -62,3 +64,37 @@ def test_what_is_done_under_one_condition_with_a_pause_is_found() -> None:
     assert guarded_blocks(DRAWS, nothing, frozenset({12})) == (range(12, 13),)
     # Not all of the loop, and not what is elsewhere.
     assert guarded_blocks(DRAWS, frozenset({"train"}), frozenset({3})) == ()
+
+
+def test_a_block_of_every_nth_step_is_found_if_nothing_else_reads_what_it_makes() -> None:
+    assert periodic_blocks(DRAWS) == (range(8, 11),)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "            sample = net(noise)\n        loss = criterion(sample)",  # bound there, read in the loop
+        "            pool.append(net(noise))\n        train_on(pool)",
+        "            pool[0] = net(noise)\n        train_on(pool)",
+        "            self.batch = rollout()\n        learn(self.batch)",
+        "            self.pool.extend(rollout())\n        learn(self.pool)",
+    ],
+)
+def test_what_the_loop_reads_is_its_own_work(body: str) -> None:
+    text = f"def fit(self):\n    for step in range(9):\n        if step % 3 == 0:\n{body}\n"
+
+    assert periodic_blocks(text) == ()
+
+
+def test_what_is_read_after_the_loop_or_by_itself_is_not() -> None:
+    text = """
+def fit(net):
+    best = 0.0
+    for step in range(9):
+        if (step + 1) % 3 == 0:
+            best = max(best, score(net))
+            if step % 6 == 0:
+                show(net)
+    return best
+"""
+    assert periodic_blocks(text) == (range(6, 9),)
