@@ -152,13 +152,23 @@ def _only_hides(finding: Finding) -> bool:
 
 
 def _is_same_place(run: Evidence, known: Location | None, general: Location | None) -> bool:
-    """In the same function, or near it in the function that holds the training loop."""
-    if known is None or general is None or known.file != general.file:
+    """In the same function, near it in the function that holds the training loop, or by a call that leads there."""
+    if known is None or general is None:
+        return False
+    if _leads_to(run, known, general):
+        return True
+    if known.file != general.file:
         return False
     if abs(known.line - general.line) <= _NEAR_LINES:
         return True
     function = _function_at(run, general)
     return function is not None and function == _function_at(run, known) and not _holds_loop(run, function)
+
+
+def _leads_to(run: Evidence, call: Location, place: Location) -> bool:
+    """Does most of the time at this place come by this call?"""
+    there = [path for path in run.call_paths if path.lines and path.lines[-1] == place]
+    return 2 * sum(path.ms for path in there if call in path.lines[:-1]) > sum(path.ms for path in there)
 
 
 def _function_at(run: Evidence, location: Location) -> tuple[str, int, int] | None:

@@ -10,6 +10,7 @@ import pytest
 from flatout.diagnose.findings import all_findings, drop_consequences, drop_covered, name_bound, rank_findings
 from flatout.diagnose.verdict import Removable, judge_costs
 from flatout.records.evidence import Evidence
+from flatout.records.ledger import CallPath
 from flatout.records.machine import MachineUse, NotRunning
 from flatout.records.message import message, verbatim
 from flatout.records.report import Finding, Gain, Location, Verdict
@@ -68,6 +69,19 @@ def test_a_known_cause_covers_a_general_one_at_its_place_unless_it_is_a_small_pa
 
     assert drop_covered(run, [sync, small]) == [sync]
     assert drop_covered(run, [sync, large]) == [sync, large]
+
+
+def test_a_known_cause_covers_what_its_line_calls() -> None:
+    call, place = Location("train.py", 7), Location("metrics.py", 70)
+    known = replace(WORK, code="CA606", family="cadence", location=call)
+    general = replace(WORK, location=place)
+
+    def run(ms: float) -> Evidence:
+        paths = CallPath((call, place), "other", ms, 1.0), CallPath((Location("train.py", 9), place), "other", 5.0, 1.0)
+        return Evidence(replace(STARVED, findings=()), call_paths=paths)
+
+    assert drop_covered(run(10.0), [known, general]) == [known]
+    assert drop_covered(run(2.0), [known, general]) == [known, general]
 
 
 def test_a_cause_binds_only_beyond_what_the_step_time_is_uncertain_by() -> None:
