@@ -29,7 +29,7 @@ def find_samples(batch: Any, asked: int = 0) -> tuple[Path, int]:
 
     `asked` is how many samples the loader takes for a batch, 0 if that is not known.
     """
-    if asked and _is_list_of_samples(batch, asked):
+    if asked and (_is_list_of_samples(batch, asked) or _is_columns_of_samples(batch, asked)):
         return (), asked
     path, size = _search(batch) or ((), _length(batch))
     # More than the loader asked for: it is a dimension of the sample itself, which its collate function handed on bare.
@@ -44,7 +44,23 @@ def _is_list_of_samples(batch: Any, asked: int) -> bool:
     if len(batch) != asked:
         return False
     kinds = {type(part) for part in batch}
-    return len(kinds) == 1 and not hasattr(batch[0], "dtype") and not isinstance(batch[0], list | tuple)
+    if len(kinds) != 1 or hasattr(batch[0], "dtype"):
+        return False
+    return not isinstance(batch[0], list | tuple) or _is_mixed(batch[0])
+
+
+def _is_mixed(part: Sequence[Any]) -> bool:
+    """Is it one sample, a picture and its label, and not the same of several?"""
+    return len({(type(each), len(getattr(each, "shape", ()))) for each in part}) > 1
+
+
+def _is_columns_of_samples(batch: Any, asked: int) -> bool:
+    """`zip(*samples)`: all pictures, all labels, one beside the other."""
+    return (
+        isinstance(batch, list | tuple)
+        and len(batch) > 0
+        and all(isinstance(part, list | tuple) and len(part) == asked for part in batch)
+    )
 
 
 def count_at(path: Path, batch: Any) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flatout.diagnose.ledger import OWN_PHASES
 from flatout.diagnose.ranks import Floats, Rank, epoch_starts
@@ -29,6 +30,8 @@ _EXPLAINED, _RISES = 0.7, 1.5
 _PASSES = 0.5
 # Slices of time in which lines were looked at; fewer do not tell which of them rises.
 _LEAST_SLICES = 4
+# Medians of so many records, before and after: where the later falls below this part of the earlier, work begins again.
+_AROUND, _FALLS = 5, 0.6
 _OWN = [PHASES.index(name) for name in OWN_PHASES]
 _PASS = [PHASES.index(name) for name in ("backward", "optimizer")]
 
@@ -82,14 +85,31 @@ def _numberings(rank: Rank) -> list[tuple[Literal["run", "epoch"], Floats]]:
     """What each steady record may count from."""
     index = rank.steps.index.astype(np.float64)
     counts: list[tuple[Literal["run", "epoch"], Floats]] = [("run", index[rank.is_steady])]
-    starts = epoch_starts(rank.recording, rank.steps)
+    own_s = rank.steps.phase_s[:, _OWN].sum(axis=1, dtype=np.float64) / rank.steps.count
     # The record in which an iterator is made begins with what the script does after the last step of the epoch before.
-    starts = np.unique(starts[(starts >= 0) & (starts < len(index))])
-    if len(starts) > 1:
-        epoch = np.searchsorted(starts, np.arange(len(index)), side="left") - 1
-        begun = np.where(epoch >= 0, index[starts[np.maximum(epoch, 0)]], index[0])
-        counts.append(("epoch", (index - begun)[rank.is_steady]))
+    # A loop without a loader shows where it begins again by the very time that falls there.
+    for starts in (epoch_starts(rank.recording, rank.steps), _falls(own_s)):
+        known = np.unique(starts[(starts >= 0) & (starts < len(index))])
+        if len(known):
+            epoch = np.searchsorted(known, np.arange(len(index)), side="left") - 1
+            begun = np.where(epoch >= 0, index[known[np.maximum(epoch, 0)]], index[0])
+            counts.append(("epoch", (index - begun)[rank.is_steady]))
     return counts
+
+
+def _falls(seconds: Floats) -> NDArray[np.int64]:
+    """The last records before the time falls to a part of what it was."""
+    if len(seconds) < 4 * _AROUND:
+        return np.empty(0, np.int64)
+    middle = np.median(np.lib.stride_tricks.sliding_window_view(seconds, _AROUND), axis=1)
+    before, after = middle[:-_AROUND], middle[_AROUND:]
+    # Between record i + _AROUND - 1 and the next.
+    deep = np.flatnonzero(after < _FALLS * before)
+    if not len(deep):
+        return np.empty(0, np.int64)
+    together = np.split(deep, np.flatnonzero(np.diff(deep) > 1) + 1)
+    deepest = [int(group[np.argmin(after[group] / before[group])]) for group in together]
+    return np.array([place + _AROUND - 1 for place in deepest], np.int64)
 
 
 def _seconds(rank: Rank, phases: Sequence[int]) -> Floats:

@@ -262,7 +262,7 @@ def call_paths(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tuple
 
     What is left over is of paths that were too many to be told apart.
     """
-    seen: dict[tuple[tuple[Location, ...], str], tuple[float, float]] = {}
+    seen: dict[tuple[tuple[Place, ...], str], tuple[float, float]] = {}
     in_phase: dict[str, float] = defaultdict(float)
     for rank in ranks:
         recording = rank.lines
@@ -274,13 +274,18 @@ def call_paths(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tuple
         steady, places = {row["since_ns"] for row in rows}, _places(recording)
         for slice_ in told(recording, "paths"):
             for numbers, phase, seconds, looks in slice_["paths"] if slice_["since_ns"] in steady else ():
-                lines = tuple(Location(*places[number][:2]) for number in numbers if number in places)
-                key = lines, recording.phases[phase]
+                key = tuple(places[number] for number in numbers if number in places), recording.phases[phase]
                 before = seen.get(key, (0.0, 0.0))
                 seen[key] = before[0] + seconds, before[1] + looks
     found = (
-        CallPath(lines, phase, phases[phase].ms * seconds / in_phase[phase], looks)
-        for (lines, phase), (seconds, looks) in seen.items()
+        CallPath(
+            lines=tuple(Location(file, line) for file, line, _ in path),
+            functions=tuple(function for _, _, function in path),
+            phase=phase,
+            ms=phases[phase].ms * seconds / in_phase[phase],
+            looks=looks,
+        )
+        for (path, phase), (seconds, looks) in seen.items()
         if phase in phases and in_phase[phase] > 0
     )
     return tuple(sorted(found, key=lambda path: -path.ms))

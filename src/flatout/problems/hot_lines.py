@@ -96,7 +96,7 @@ class HotLoop:
 
         `of_sample`: the time of the lines is that of one sample, not of a step.
         """
-        if self.loop.heavy:
+        if self.loop.heavy and self.loop.kind != "modules":
             return 1.0, _LEFT_AT_WORST, 0.0
         calls_ms = _CALLS_OF_SAMPLE_MS if of_sample else _CALLS_MS
         return _LEFT_AT_WORST, min(_LEFT_AT_WORST, _COMPUTED + calls_ms / max(self.ms, 1e-9)), 0.0
@@ -115,11 +115,23 @@ def find_hot_loops(run: Evidence, lines: Sequence[LineCost], stepping: Sequence[
             if not loop.trains
             and not any(loop.holds(line.location.line) or line.function in loop.calls for line in steps)
             and loop.kind != "other"
+            and (loop.kind != "modules" or _calls_many_small(run, file, loop))
         ]
         for loop in known:
             if not any(outer is not loop and outer.first <= loop.first and loop.last <= outer.last for outer in known):
                 found.append(HotLoop(loop, [line for line in here if is_of_loop(line, loop, text)]))
     return [hot for hot in found if hot.lines]
+
+
+# A loop over modules is none of layers from so many on, and if each is so small that calling it takes most of its time.
+_MANY, _SMALL_MS = 16, 0.5
+
+
+def _calls_many_small(run: Evidence, file: str, loop: TextLoop) -> bool:
+    """By a window over lines; where there was none, it is not known."""
+    costs = [cost for cost in run.op_costs if cost.location.file == file and loop.holds(cost.location.line)]
+    calls = max((cost.calls for cost in costs), default=0.0)
+    return calls >= _MANY and sum(cost.forward_ms for cost in costs) < _SMALL_MS * calls
 
 
 # A loop is worth saying something about from this part of the step on.

@@ -68,6 +68,8 @@ class CallPath:
     """
 
     lines: tuple[Location, ...]
+    # The function that each of them is in.
+    functions: tuple[str, ...]
     phase: str
     ms: float
     looks: float

@@ -32,7 +32,8 @@ from flatout.source.syntax.nodes import (
 from flatout.source.training.loaders import Loader, loader_setting
 from flatout.source.training.regions import Loop
 
-Kind = Literal["elements", "samples", "parameters", "other"]
+# "modules": each iteration calls another one, and its results are put together.
+Kind = Literal["elements", "samples", "parameters", "modules", "other"]
 
 _YIELDS = (ast.Yield, ast.YieldFrom)
 _STEP_CALLS = {"backward", "step", "zero_grad"}
@@ -129,12 +130,23 @@ def _kind(node: ast.AST, inside: list[ast.AST], nested: bool, heavy: bool) -> Ki
         return "parameters"
     functions = [part.func for part in inside if isinstance(part, ast.Call)]
     called = {root_name(func) for func in functions if isinstance(func, ast.Name | ast.Subscript)}
+    if called & targets and not _is_recurrent(inside) and (not isinstance(node, ast.For) or _puts_together(inside)):
+        return "modules"
     if called & targets or _HEAVY.search(over) or _is_recurrent(inside):
         return "other"
     picks = _indexes_by(inside, targets)
     if not heavy and (picks or nested or _goes_over_values(iterations)):
         return "elements" if nested else "samples"
     return "samples" if picks else "other"
+
+
+def _puts_together(inside: list[ast.AST]) -> bool:
+    """Does each iteration write a part of a result, or add to a list?"""
+    return any(
+        (isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Subscript))
+        or (isinstance(part, ast.Call) and called_name(part) == "append")
+        for part in inside
+    )
 
 
 def _only_gathers(node: ast.AST, inside: list[ast.AST]) -> bool:
@@ -172,7 +184,8 @@ def _is_recurrent(inside: list[ast.AST]) -> bool:
     """`h = cell(x[t], h)`: each iteration needs the one before, so they cannot be vectorized."""
     for node in inside:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            made = {name for target in node.targets for name in names_in(target)}
+            parts = [part for target in node.targets for part in getattr(target, "elts", [target])]
+            made = {root_name(part) for part in parts}
             taken = {name for value in all_arguments(node.value) for name in names_in(value)}
             stacked = isinstance(node.value.func, ast.Attribute) and root_name(node.value.func) in _LIGHT_OWNERS
             if made & taken and not stacked:

@@ -116,6 +116,7 @@ TABLE = titles(PROBLEMS) | {
     "ho402.elements": Words("elements", "元素"),
     "ho402.samples": Words("samples", "样本"),
     "ho402.parameters": Words("parameters", "参数"),
+    "ho402.modules": Words("small modules", "小模块"),
     "ho402.cause": Words(
         "a Python loop over {kind} in {function}, {line}, takes {loop_ms:.3g} of each {step_ms:.3g} ms step",
         "{function}（{line}）里逐个处理{kind}的 Python 循环占每步 {step_ms:.3g} ms 中的 {loop_ms:.3g} ms",

@@ -43,7 +43,8 @@ for step in range(steps):
 
 def _paths(sampled_ms: float, lines: tuple[int, int], at: int, backward: int) -> tuple[CallPath, ...]:
     def path(phase: str, ms: float, *numbers: int) -> CallPath:
-        return CallPath(tuple(Location(_FILE, number) for number in numbers), phase, ms, 10.0 * ms)
+        places = tuple(Location(_FILE, number) for number in numbers)
+        return CallPath(places, ("f",) * len(places), phase, ms, 10.0 * ms)
 
     return (
         path("forward", sampled_ms, *lines),

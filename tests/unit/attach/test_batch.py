@@ -410,3 +410,30 @@ def test_a_batch_that_raises_and_a_pass_without_a_backward_are_no_trouble() -> N
     look.note_graph({(4, 40, 16)})
 
     assert len(notes.texts) == 1
+
+
+def _view() -> Any:
+    return make(3, 64, 64)
+
+
+def _target(boxes: int) -> dict[str, Any]:
+    return {"boxes": make(boxes, 4), "labels": make(boxes)}
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        # Collated by `tuple`, by `list`, and by `lambda samples: tuple(zip(*samples))`, as detectors have them.
+        tuple((_view(), _target(boxes)) for boxes in range(1, 9)),
+        [(_view(), make()) for _ in range(8)],
+        (tuple(_view() for _ in range(8)), tuple(_target(boxes) for boxes in range(8))),
+        [[_view() for _ in range(8)], [make() for _ in range(8)]],
+    ],
+)
+def test_samples_that_are_not_stacked_are_counted(batch: Any) -> None:
+    assert find_samples(batch, asked=8)[1] == 8
+
+
+def test_views_of_one_batch_are_not_samples() -> None:
+    assert find_samples(([make(8, 3), make(8, 3)], make(8)), asked=8)[1] == 8
+    assert find_samples([[make(8, 3), make(8, 3)], [make(8), make(8)]], asked=16)[1] == 8

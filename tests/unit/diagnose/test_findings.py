@@ -77,7 +77,8 @@ def test_a_known_cause_covers_what_its_line_calls() -> None:
     general = replace(WORK, location=place)
 
     def run(ms: float) -> Evidence:
-        paths = CallPath((call, place), "other", ms, 1.0), CallPath((Location("train.py", 9), place), "other", 5.0, 1.0)
+        ways = ((call, ms), (Location("train.py", 9), 5.0))
+        paths = tuple(CallPath((way, place), ("fit", "score"), "other", ms, 1.0) for way, ms in ways)
         return Evidence(replace(STARVED, findings=()), call_paths=paths)
 
     assert drop_covered(run(10.0), [known, general]) == [known]

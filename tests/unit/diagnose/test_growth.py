@@ -70,6 +70,14 @@ def test_what_begins_again_with_each_epoch_is_of_the_epoch(making: Making) -> No
     assert sum(work.grown_ms.values()) == pytest.approx(0.2 * (EPOCH - 1) / 2, rel=0.15)
 
 
+def test_a_loop_without_a_loader_shows_where_it_begins_again_by_its_time(making: Making) -> None:
+    work = find(making, lambda _, of_epoch: 1.0 + 0.2 * of_epoch, is_fed=False)
+
+    assert work is not None
+    assert work.since == "epoch" and work.steps == pytest.approx(EPOCH, abs=2)
+    assert sum(work.grown_ms.values()) == pytest.approx(0.2 * (EPOCH - 1) / 2, rel=0.15)
+
+
 def test_a_machine_that_gets_slower_is_not_the_scripts_doing(making: Making) -> None:
     def slower(step: int, _: int) -> float:
         return 1.0 + 0.02 * step
@@ -88,6 +96,8 @@ def test_a_model_may_be_meant_to_grow(making: Making) -> None:
         lambda step, _: 5.0 + 2.0 * (step % 7),
         # A buffer that is full soon.
         lambda step, _: 1.0 + min(step, 20) * 0.5,
+        # In stretches, as others come and go.
+        lambda step, _: 20.0 if step // 30 % 2 else 5.0,
         # Now and then.
         lambda step, _: 40.0 if step % 60 == 59 else 1.0,
         # What gets quicker: a cache that fills.

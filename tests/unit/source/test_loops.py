@@ -94,3 +94,22 @@ def test_what_a_loop_goes_over_is_computed_once_but_for_generators() -> None:
     loops = find_text_loops(textwrap.dedent(text))
 
     assert [set(loop.calls) for loop in loops] == [{"show"}, {"rows", "compute"}]
+
+
+def test_a_loop_that_puts_together_what_many_modules_give() -> None:
+    text = """
+        for number, head in enumerate(self.heads):
+            out[store == number] = head(x[store == number])
+        outs = [head(x) for head in self.heads]
+        for layer in self.layers:
+            x = layer(x)
+        for level in self.down:
+            x = level(x)
+            kept.append(x)
+        for callback in callbacks:
+            callback(trainer)
+    """
+    loops = find_text_loops(textwrap.dedent(text))
+
+    kinds = {loop.first: loop.kind for loop in loops}
+    assert kinds == {2: "modules", 4: "modules", 5: "other", 7: "other", 10: "other"}

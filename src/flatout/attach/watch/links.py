@@ -86,6 +86,7 @@ class LinkWatch(Watcher):
         self._last: tuple[int, int] | None = None  # step, and the number of its last node
         self._nodes = 0.0  # a step makes
         self._turns = Turns()
+        self._opened_behind = -1  # the optimizer after whose step the window was opened
         self._lists: dict[int, tuple[str, int, int]] = {}  # name, length and step, as of earlier windows
         self._weights: dict[int, Any] = {}  # that no optimizer has, as they were in earlier windows
         self._event_s = 0.0
@@ -185,6 +186,7 @@ class LinkWatch(Watcher):
         if with_kernels:
             self._open_kernels()
         self._pause_device()
+        self._opened_behind = self._turns.last
         self._tracer.window = self._sample
         self._pay(clock() - begun - self._kernels.take_waited_s())
         self._sample.begin(with_kernels)
@@ -256,7 +258,8 @@ class LinkWatch(Watcher):
             sample.why_not = sample.why_not or "autograd_grad"
         if index > sample.index:
             sample.why_not = sample.why_not or "irregular"  # the optimizers do not take turns as they did
-        if (index < sample.index or not self._turns.is_at_an_end) and not sample.why_not:
+        # Also where one of them takes two turns and another one: behind the one that it was opened behind.
+        if (index < sample.index or self._turns.last != self._opened_behind) and not sample.why_not:
             sample.step_goes_on()  # another optimizer of the same step, or the events were read in the middle of one
             return
         self._end_kernels(sample, index)

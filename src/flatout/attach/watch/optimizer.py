@@ -19,7 +19,8 @@ class Turns:
 
     def __init__(self) -> None:
         self._stepping: list[int] = []
-        self._last = self._before_leader = -1
+        # The number of the optimizer that ended last.
+        self.last = self._before_leader = -1
 
     def follow(self, codes: Sequence[int], leader: int) -> None:
         """`leader` is the one whose turn is the first of a step."""
@@ -31,13 +32,13 @@ class Turns:
                 number = self._stepping.pop() if self._stepping else 0
                 if not self._stepping:  # else one that another one wraps
                     if number == leader:
-                        self._before_leader = self._last
-                    self._last = number
+                        self._before_leader = self.last
+                    self.last = number
 
     @property
     def is_at_an_end(self) -> bool:
         """Did the last optimizer of a step end last? As long as none was seen to follow another, nobody knows."""
-        return self._last == self._before_leader
+        return self.last == self._before_leader
 
 
 class OptimizerWatch(Watcher):

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 
 from flatout.model.edits import Edits, LessHost
 from flatout.problems.found import KEEPS_FROM_HEALTH, FoundInRun
+from flatout.problems.host.script_work import find_work
 from flatout.problems.hot_lines import place_name
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
@@ -41,23 +42,26 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     grown_ms = sum(work.grown_ms.values())
     if grown_ms < KEEPS_FROM_HEALTH * run.step_ms:
         return
+    # The line that takes longer most may serve several: where all of that work divides, it can be changed.
+    pieces = [piece for piece in find_work(run) if work.location in piece.lines]
+    location, function = (pieces[0].location, pieces[0].function) if pieces else (work.location, work.function)
     yield FoundInRun(
-        location=work.location,
+        location=location,
         evidence={
             "first_ms": round(work.first_ms, 2),
             "last_ms": round(work.last_ms, 2),
             "steps": round(work.steps),
             "since": work.since,
             "grown_ms_per_step": round(grown_ms, 2),
-            "function": work.function,
+            "function": function,
         },
         cause=message(
             _CAUSES[work.since],
             first_ms=work.first_ms,
             last_ms=work.last_ms,
             steps=work.steps,
-            function=work.function,
-            line=place_name(work.location),
+            function=function,
+            line=place_name(location),
         ),
         change=message("ho415.change"),
         edits=Edits(tuple(LessHost(ms, phase, is_sampled=False) for phase, ms in work.grown_ms.items())),

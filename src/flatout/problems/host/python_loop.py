@@ -13,8 +13,9 @@ How it shows in source: nested loops over indices in the step that write a tenso
 
 The fix: compute all elements at once. Before: `for i in range(n): out[i] = f(x[i])`; after: `out = f(x)`. Grids come
 from `torch.arange` and broadcasting, scattered writes from `index_put_` or `scatter_`, parameters from
-`torch._foreach_*`. What depends on the sample alone belongs in the dataset. From outside, `memo.function` keeps the
-results of a pure function for the next epoch.
+`torch._foreach_*`. Many small modules (a head for each group) become one: their weights stacked, and `torch.baddbmm` or
+`torch.func.vmap` over them. What depends on the sample alone belongs in the dataset. From outside, `memo.function`
+keeps the results of a pure function for the next epoch.
 
 What to expect: nearly all of the loop's time goes; its tiny kernels go with it.
 
