@@ -60,6 +60,12 @@ def place_name(location: Location) -> str:
     return f"{name}:{location.line}"
 
 
+def function_spans(text: str, name: str) -> list[range]:
+    """The lines of the functions of a file that have this name."""
+    definitions = [made.definition for made in parse_text(text).functions if made.name == name]
+    return [range(plain.lineno, (plain.end_lineno or plain.lineno) + 1) for plain in definitions if plain is not None]
+
+
 # Python loops over samples or elements in that code.
 
 

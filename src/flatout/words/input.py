@@ -125,8 +125,24 @@ PROBLEMS = {
         "让这些行更快或更少执行：把数据预先处理好存下来，缓存会再次用到的结果，只读用到的部分，用数组运算代替逐个元素，"
         "能成批做的移到设备上。只要有空闲的处理器，更多 worker 也有帮助。",
     ),
+    "IN119": ProblemWords(
+        Words("Every worker makes all samples and keeps its part", "每个 worker 都做全部样本，只留下自己的一份"),
+        "几个 worker 共用的 `IterableDataset` 先读取、解码或解析每个样本，然后才判断它属于谁："
+        "n 个样本中有 n-1 个白做，worker 再多也不会更快。",
+        "先判断，再处理：`if n % workers == worker: yield decode(record)`；最好让每个 worker 有自己的文件："
+        "`files[worker::workers]`。",
+    ),
 }
 TABLE = titles(PROBLEMS) | {
+    "in119.cause": Words(
+        "{line} shares samples out among {workers} workers when each of them has made them all: {share:.0%} of a"
+        " worker's time",
+        "{line} 在 {workers} 个 worker 各自做完全部样本之后才分配：占 worker 时间的 {share:.0%}",
+    ),
+    "in119.change": Words(
+        "ask whose a sample is before it is read or decoded, or give each worker files of its own",
+        "读取或解码之前先判断样本属于谁，或让每个 worker 有自己的文件",
+    ),
     "in118.cause": Words(
         "the training waits for data for {wait_ms:.3g} of each {step_ms:.3g} ms step",
         "训练在每步 {step_ms:.3g} ms 中等待数据 {wait_ms:.3g} ms",

@@ -16,7 +16,7 @@ from functools import lru_cache
 from flatout.model.edits import Edits, LessPause
 from flatout.model.measured import device_work_ms
 from flatout.problems.found import WORTH, step_of
-from flatout.problems.hot_lines import host_lines, lines_in, ms_at
+from flatout.problems.hot_lines import function_spans, host_lines, lines_in, ms_at
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.ledger import CallPath
 from flatout.records.message import Message, message
@@ -370,11 +370,6 @@ def _is_used_around(block: ast.If, tree: ast.AST, parents: Mapping[int, ast.AST]
         for node in ast.walk(tree)
         if id(node) not in own
     )
-
-
-def function_spans(text: str, name: str) -> list[range]:
-    definitions = [made.definition for made in parse_text(text).functions if made.name == name]
-    return [range(plain.lineno, (plain.end_lineno or plain.lineno) + 1) for plain in definitions if plain is not None]
 
 
 # Functions of a file that only serve another one of it, and what is done under one condition with a pause.
