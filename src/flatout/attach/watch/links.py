@@ -258,8 +258,9 @@ class LinkWatch(Watcher):
             sample.why_not = sample.why_not or "autograd_grad"
         if index > sample.index:
             sample.why_not = sample.why_not or "irregular"  # the optimizers do not take turns as they did
-        # Also where one of them takes two turns and another one: behind the one that it was opened behind.
-        if (index < sample.index or self._turns.last != self._opened_behind) and not sample.why_not:
+        # Where one of them takes two turns and another one, it ends behind the one that it was opened behind.
+        is_at_an_end = self._turns.is_at_an_end or self._turns.last == self._opened_behind
+        if (index < sample.index or not is_at_an_end) and not sample.why_not:
             sample.step_goes_on()  # another optimizer of the same step, or the events were read in the middle of one
             return
         self._end_kernels(sample, index)
