@@ -77,15 +77,15 @@ def shared_out_late(text: str) -> tuple[tuple[int, tuple[range, ...]], ...]:
             at = _place_of_test(node, asking)
             if at is None:
                 continue
-            line, parts = node.body[at].lineno, [node.iter, *node.body[:at]]
+            line, over, statements = node.body[at].lineno, node.iter, node.body[:at]
         elif isinstance(node, ast.Call) and called_name(node) == "islice" and len(node.args) == 4:
-            line, parts = node.lineno, [node.args[0]]
+            line, over, statements = node.lineno, node.args[0], []
         else:
             continue
-        called = {name for part in parts for name in _called_in(part)} - asking
+        called = {name for part in (over, *statements) for name in _called_in(part)} - asking
         before = _reach(called, {name: {called_name(call) for call in made.calls} for name, made in functions.items()})
         lines = [span for name in before for span in function_spans(text, name)]
-        lines += [range(part.lineno, (part.end_lineno or part.lineno) + 1) for part in parts[1:]]
+        lines += [range(part.lineno, (part.end_lineno or part.lineno) + 1) for part in statements]
         if lines:
             found.append((line, tuple(lines)))
     return tuple(found)
