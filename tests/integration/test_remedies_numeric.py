@@ -122,6 +122,9 @@ def test_compiling_is_worth_it_or_undone(watch: Watch, script: Path, bare: dict[
     assert seen.truth["names"] == bare["names"]
     (remedy,) = seen.json["remedies"]
     assert remedy["live"]["since_step"] == 30
+    # What it takes until the model is compiled and was found to be worth it is no steady step.
+    settled_at = remedy["live"].get("settled_at") or remedy["step"]
+    assert settled_at > 30 and seen.json["warmup"]["steps"] >= settled_at - 1
     if remedy["state"] == "applied":
         assert remedy["live"]["step_ms_after"] < remedy["live"]["step_ms_before"]
         assert remedy["live"]["paid_back_after_steps"] >= 0

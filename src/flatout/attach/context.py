@@ -49,6 +49,8 @@ class Context:
     is_ending: bool = False
     # A CUDA graph was captured in this process.
     has_captured: bool = False
+    # Does a remedy still observe, compile or time? A window would show the run without it.
+    is_settling: Callable[[], bool] = lambda: False
     # Has a window of ours torch's profiler record kernels now?
     is_recording_kernels: Callable[[], bool] = lambda: False
     # Every optimizer that was made, as weak references.

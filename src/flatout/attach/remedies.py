@@ -45,6 +45,7 @@ def begin(wanted: str) -> None:
         applying = _import_applying()
         _applied = applying.Applied(torch, json.loads(wanted), Patches, imports.after_import, _note)
         _applied.apply()
+        session.tell_of_settling(are_settling)
         hide_from_compiler(torch, _PACKAGE)
     except Exception as error:
         sys.stderr.write(f"flatout: no remedy is in force ({type(error).__name__}: {error})\n")
@@ -59,6 +60,11 @@ def suspend(names: Collection[str]) -> None:
     """Suspend these of the remedies in force until they are no longer named."""
     if _applied is not None:
         _applied.rest(names)
+
+
+def are_settling() -> bool:
+    """Does one of them still observe, compile or time?"""
+    return _applied is not None and _applied.is_settling
 
 
 def finish() -> None:

@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from multiprocessing import util
 from typing import Any
 
@@ -65,6 +65,7 @@ class Session:
             backward_observer=self._device,
             open_lines=lambda: self._open("lines"),
             enter_worker=self._enter_worker,
+            is_settling=_is_settling,
         )
         self.tracer.on_claim = self._begin
         if self._device is not None:
@@ -249,6 +250,7 @@ class Session:
 
 
 _session: Session | None = None
+_settling_asked: Callable[[], bool] | None = None
 
 
 def install(environ: Mapping[str, str]) -> bool:
@@ -283,6 +285,16 @@ def end_recording() -> None:
     """The process is about to exit past Python: complete its recording."""
     if _session is not None:
         _session.close()
+
+
+def tell_of_settling(ask: Callable[[], bool]) -> None:
+    """`ask()` says whether something that was brought in is not yet as it will be."""
+    global _settling_asked
+    _settling_asked = ask
+
+
+def _is_settling() -> bool:
+    return _settling_asked is not None and _settling_asked()
 
 
 def text(what: str, value: object) -> None:

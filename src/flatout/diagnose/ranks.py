@@ -180,6 +180,8 @@ def divide_steps(recording: Recording, steps: Steps) -> tuple[NDArray[np.bool_],
         data_s=steps.phase_s[:, _DATA] / steps.count,
         compile_s=_compile_seconds(recording, steps),
         epochs=epoch_starts(recording, steps),
+        own_s=steps.own_s,
+        settled=int(np.searchsorted(steps.index, _settled_at(recording), side="right")),
     )
     known = _known(recording)
     part = find_steady(times, known)
@@ -213,6 +215,18 @@ def epoch_starts(recording: Recording, steps: Steps) -> NDArray[np.int64]:
     if loaders:
         begun_ns = begun_ns[np.isin(numbers, list(loaders))]
     return np.searchsorted(steps.start_ns, np.sort(begun_ns), side="right").astype(np.int64) - 1
+
+
+def _settled_at(recording: Recording) -> int:
+    """The index of the last step in which a remedy was not yet as it then stayed; -1 where there was none."""
+    latest = {value["id"]: value for value in told(recording, "remedy") if isinstance(value.get("id"), str)}
+    numbers = [-1]
+    for value in latest.values():
+        live = value.get("live")
+        begun = (live.get("settled_at") or live.get("since_step")) if isinstance(live, dict) else None
+        ended = value.get("step") if value.get("state") == "reverted" and begun else None
+        numbers += [number - 1 for number in (begun, ended) if isinstance(number, int)]
+    return max(numbers)
 
 
 def _known(recording: Recording) -> Known:

@@ -42,6 +42,8 @@ _MOST_RANKED = 1 << 14
 # Compiling again is an exception below this share of the steps, and as long as the compiler does not give a function up
 # (it compiles one again eight times); else the run compiles by nature.
 _RARE, _MOST_AGAIN = 0.05, 8
+# Windows of the watching: steps in which it takes more than this, as long as they are few.
+_CLOSELY, _RARE_WINDOWS = 0.05, 0.25
 # A cause is named from this share of what warm-up took beyond so many steady steps.
 _NAMED = 0.1
 # The step time is judged by the means of so many parts: neighbouring steps are not independent of each other.
@@ -60,6 +62,10 @@ class StepTimes:
     compile_s: Floats
     # Records in which the loader was begun again.
     epochs: NDArray[np.int64]
+    # Seconds that the watching itself took in the record; None: not known.
+    own_s: Floats | None = None
+    # The first record from which on all remedies were in force and had settled.
+    settled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +112,40 @@ def find_steady(times: StepTimes, known: Known) -> SteadyPart:
     if count < _FEWEST:
         return SteadyPart(np.ones(count, bool), 0, 0, None, None)
     head = _slow_head(times)
+    if head < times.settled <= count - _FEWEST:
+        head = times.settled
     levels = find_levels(times, head)
     warm, cause = _leading_levels(levels, times, known)
     first = levels[warm].first if warm else head
     is_steady = np.arange(count) >= first
-    again = is_steady & (times.compile_s > 0.5 * times.step_s * times.count)
-    if again.sum() <= _MOST_AGAIN and times.count[again].sum() <= _RARE * times.count[is_steady].sum():
+    again = is_steady & _is_compiling(times)
+    if again.sum() <= _MOST_AGAIN and _is_rare(again, is_steady, times, _RARE):
         is_steady &= ~again
+    watched = is_steady & _is_watched_closely(times)
+    if _is_rare(watched, is_steady, times, _RARE_WINDOWS):
+        is_steady &= ~watched
     return SteadyPart(is_steady, head, first, cause, _varied_ms(levels[warm:]))
+
+
+def _is_compiling(times: StepTimes) -> NDArray[np.bool_]:
+    """The compiler's own count leaves out what it takes to import it, to start its workers and to load its kernels. So
+    it need not be most of a step that is far longer than the others.
+    """
+    usual = times.step_s[times.compile_s == 0]
+    typical_s = float(np.median(usual)) if len(usual) else math.inf
+    is_most = times.compile_s > 0.5 * times.step_s * times.count
+    return np.asarray(is_most | ((times.compile_s > 0) & (times.step_s > _SLOW * typical_s)))
+
+
+def _is_watched_closely(times: StepTimes) -> NDArray[np.bool_]:
+    """Windows: what the watching takes there is no part of the script's speed."""
+    if times.own_s is None:
+        return np.zeros(len(times.step_s), bool)
+    return np.asarray(times.own_s > _CLOSELY * times.step_s * times.count)
+
+
+def _is_rare(chosen: NDArray[np.bool_], among: NDArray[np.bool_], times: StepTimes, share: float) -> bool:
+    return bool(times.count[chosen].sum() <= share * times.count[among].sum())
 
 
 def _slow_head(times: StepTimes) -> int:

@@ -233,9 +233,10 @@ def _phases(ranks: Sequence[Rank]) -> dict[str, PhaseShare]:
 
 
 def _overhead(ranks: Sequence[Rank]) -> Overhead:
-    steps = sum(rank.steady.total for rank in ranks)
-    wall_s = sum(rank.steady.total_wall_s for rank in ranks)
-    own_s = float(sum(rank.steady.own_s.sum() for rank in ranks))
+    """Of all steps: those of a window, which cost the most, are no steady ones."""
+    steps = sum(rank.steps.total for rank in ranks)
+    wall_s = sum(rank.steps.total_wall_s for rank in ranks)
+    own_s = float(sum(rank.steps.own_s.sum() for rank in ranks))
     if not steps or not wall_s or not np.isfinite(own_s):
         return Overhead(None, None)
     return Overhead(1e6 * own_s / steps, own_s / wall_s)

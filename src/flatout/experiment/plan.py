@@ -173,7 +173,8 @@ def is_device_speedup(group: Group) -> bool:
 
 
 def finest_first(able: Sequence[Planned]) -> list[Planned]:
-    return sorted(able, key=_rounds)
+    """Those that go with others last: they join the group of the others."""
+    return sorted(able, key=lambda remedy: (bool(traits_of(remedy.id).pairs_with), _rounds(remedy)))
 
 
 def worth_its_rounding(helpful: Sequence[Planned], gain_of: Callable[[Planned], float]) -> list[Planned]:

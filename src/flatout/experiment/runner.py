@@ -178,7 +178,8 @@ class TrialRunner:
             plain[WORKERS] = json.dumps(dict(request.workers))
         if not request.with_lines:
             return child_environment(plain, work, {"lines_hz": 0.0, "window": False})
-        looking = {"window_budget": _LOOKING_BUDGET, "operations_budget": _LOOKING_BUDGET, "operations_memory": True}
+        looking = {"window_budget": _LOOKING_BUDGET, "kernels_always": True, "operations_budget": 1.0}
+        looking["operations_memory"] = True
         return child_environment(plain, work, {"lines_hz": _LOOKING_HZ, **looking})
 
 

@@ -31,6 +31,7 @@ from flatout.experiment.judge import as_tried, compare_bits, draws_other_numbers
 from flatout.experiment.plan import (
     find_conflict,
     finest_first,
+    group_remedies,
     helps_launching,
     is_device_speedup,
     make_plan,
@@ -202,7 +203,7 @@ class Search:
         weights = self._turns.switched(able, self.found.profile) if not self._doubtful() else None
         if weights is None:
             is_short = not self._bench.affords(self.found.profile, len(able))
-            return [list(able)] if is_short else [[remedy] for remedy in finest_first(able)]
+            return [list(able)] if is_short else group_remedies(finest_first(able))
         found, helpful = self.found, []
         for remedy in able:
             if remedy.id in weights.refused:

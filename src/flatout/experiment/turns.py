@@ -42,9 +42,20 @@ class Screened:
 
 
 def build_arms(remedies: Sequence[Planned]) -> Arms:
+    """Each by itself, and one that hardly helps without another together with that."""
     every = {remedy.id: remedy.value for remedy in remedies}
-    single = [(name, {name: value}) for name, value in every.items()]
+    single = []
+    for remedy in remedies:
+        partner = partner_of(remedy, remedies)
+        together = {} if partner is None else {partner.id: partner.value}
+        single.append((remedy.id, {**together, remedy.id: remedy.value}))
     return ((BARE, {}), (AGAIN, {}), *single, *([(ALL, every)] if len(single) > 1 else []))
+
+
+def partner_of(remedy: Planned, remedies: Sequence[Planned]) -> Planned | None:
+    """The one among these that it is tried with."""
+    wanted = traits_of(remedy.id).pairs_with
+    return next((other for name in wanted for other in remedies if other.id == name), None)
 
 
 def can_rest(remedies: Sequence[Planned]) -> bool:
@@ -86,8 +97,22 @@ def weigh_turns(trials: Mapping[str, Trial], remedies: Sequence[Planned]) -> Scr
         if state.id == remedy.id and state.state != "applied"
     }
     candidates = [Candidate(remedy.id, [trials[remedy.id]]) for remedy in remedies if remedy.id not in refused]
-    decisions = judge_candidates(bare, candidates, IN_TURNS) if candidates else ()
-    return Screened({decision.arm: decision for decision in decisions}, refused)
+    judged = judge_candidates(bare, candidates, IN_TURNS) if candidates else ()
+    decisions = {decision.arm: decision for decision in judged}
+    for remedy in remedies:
+        partner = partner_of(remedy, remedies)
+        if partner is not None and {remedy.id, partner.id} <= set(decisions):
+            _judge_pair(trials, decisions, remedy.id, partner.id)
+    return Screened(decisions, refused)
+
+
+def _judge_pair(trials: Mapping[str, Trial], decisions: dict[str, Decision], name: str, partner: str) -> None:
+    """Where it adds to its partner, both are worth what they gain together; else the partner stands by itself."""
+    (over,) = judge_candidates([trials[partner]], [Candidate(name, [trials[name]])], IN_TURNS)
+    if over.judgement == "kept" and decisions[name].judgement == "kept":
+        decisions[partner] = replace(decisions[name], arm=partner)
+    else:
+        decisions[name] = over
 
 
 def compare_with_and_without(trials: Mapping[str, Trial]) -> Decision | None:

@@ -5,7 +5,8 @@ operations of arithmetic; attention is counted whole where it is causal, as torc
 pass with the scores that it computes again.
 
 What fusing leaves: operations between two that multiply become one kernel, which reads what was there before it once
-and writes what is read after it. Batch normalisation needs what it is given twice, since its mean comes first.
+and writes what is read after it. What only the backward pass reads is not written where it can be computed again from
+less. Batch normalisation needs what it is given twice, since its mean comes first.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from flatout.records.report import MULTIPLYING, KernelKind, WorkShare
@@ -278,33 +279,100 @@ def fused_bytes(operations: Sequence[Operation]) -> list[float] | None:
     """
     if any(operation.made is None for operation in operations):
         return None
-    last_read: dict[int, int] = {}
+    readers: dict[int, list[int]] = defaultdict(list)
     for place, operation in enumerate(operations):
-        last_read |= {given.memory: place for given in operation.given if given.memory is not None}
+        for given in _inputs_of(operation):
+            if given.memory is not None:
+                readers[given.memory].append(place)
+    regions = _regions(operations)
+    again = _computed_again(operations, regions, readers)
     left: list[float] = []
-    for first, end in _regions(operations):
+    for first, end in regions:
         if end - first == 1:
             left.append(bytes_of(operations[first]))
             continue
-        kernel = _Kernel({memory for memory, place in last_read.items() if place >= end})
-        left += [kernel.add(operation) for operation in operations[first:end]]
+        members = operations[first:end]
+        read_later = {memory for memory, places in readers.items() if places[-1] >= end and memory not in again}
+        # What is written over and read by nobody was there before, and is for a later step.
+        over = {operation.given[0].memory for operation in members if _overwrites(operation)}
+        read_later |= {memory for memory in over if memory is not None and memory not in readers}
+        kernel = _Kernel(read_later, again)
+        left += [kernel.add(operation) for operation in members]
     return left
 
 
-class _Kernel:
-    """Operations that become one. `read_later`: the memory that others read after it."""
+# The bytes of what something is computed from, by its memory.
+Origins = Mapping[int, int]
 
-    def __init__(self, read_later: set[int]) -> None:
+
+def _computed_again(
+    operations: Sequence[Operation], regions: Sequence[tuple[int, int]], readers: Mapping[int, Sequence[int]]
+) -> dict[int, Origins]:
+    """Memory that a kernel of the forward pass need not write: only fused kernels of the backward pass read it, and
+    what it is computed from is less to read than it is to write and read.
+    """
+    again: dict[int, Origins] = {}
+    for first, end in regions:
+        if end - first == 1 or operations[first].phase != "forward":
+            continue
+        for memory, (size, origins) in _origins_within(operations[first:end]).items():
+            later = [place for place in readers.get(memory, ()) if place >= end]
+            is_fused = all(
+                operations[place].phase == "backward" and not _is_alone(operations[place]) for place in later
+            )
+            if later and is_fused and sum(origins.values()) <= 2 * size:
+                again[memory] = origins
+    return again
+
+
+def _origins_within(operations: Sequence[Operation]) -> dict[int, tuple[int, Origins]]:
+    """Of all memory that these operations make: its size, and what was there before that it comes from."""
+    made: dict[int, tuple[int, Origins]] = {}
+    for operation in operations:
+        origins: dict[int, int] = {}
+        for given in _inputs_of(operation):
+            if given.memory in made:
+                origins |= made[given.memory][1]
+            elif given.memory is not None:
+                origins[given.memory] = max(given.bytes, origins.get(given.memory, 0))
+        made |= {memory: (size, origins) for memory, size in _outputs_of(operation)}
+    return made
+
+
+def _inputs_of(operation: Operation) -> Sequence[Given]:
+    """What it reads: a copy does not read what it writes over."""
+    return operation.given[_overwrites(operation) :] if not _WRITES_ALONE.search(operation.name) else ()
+
+
+def _outputs_of(operation: Operation) -> Sequence[tuple[int, int]]:
+    """Memory that is new with it, with its bytes; what a copy writes over counts as new."""
+    made, given = operation.made or (), operation.given
+    if _overwrites(operation) and given[0].memory is not None:
+        return (*made, (given[0].memory, given[0].bytes))
+    return made
+
+
+def _overwrites(operation: Operation) -> bool:
+    return bool(_COPIES.search(operation.name) or _WRITES_ALONE.search(operation.name))
+
+
+class _Kernel:
+    """Operations that become one. `read_later`: the memory that others read after it, or that stays beyond the step;
+    `again`: what others compute again.
+    """
+
+    def __init__(self, read_later: set[int], again: Mapping[int, Origins]) -> None:
         self._read_later = read_later
+        self._again = again
         self._read: dict[int, int] = {}
         self._made: set[int] = set()
 
     def add(self, operation: Operation) -> float:
         """The bytes that this operation adds to the kernel's."""
-        moved = 0 if _WRITES_ALONE.search(operation.name) else sum(map(self._add_read, operation.given))
+        moved = sum(map(self._add_read, _inputs_of(operation)))
         if _NEEDS_TWICE.search(operation.name):
             moved += sum(given.bytes for given in operation.given)
-        for memory, size in operation.made or ():
+        for memory, size in _outputs_of(operation):
             self._made.add(memory)
             moved += size if memory in self._read_later else 0
         if _changes_what_it_is_given(operation) and operation.given[0].memory not in self._made:
@@ -316,9 +384,13 @@ class _Kernel:
             return given.bytes
         if given.memory in self._made:
             return 0
-        before = self._read.get(given.memory, 0)
-        self._read[given.memory] = max(before, given.bytes)
-        return self._read[given.memory] - before
+        needed = self._again.get(given.memory, {given.memory: given.bytes})
+        moved = 0
+        for memory, size in needed.items():
+            before = self._read.get(memory, 0)
+            self._read[memory] = max(before, size)
+            moved += self._read[memory] - before
+        return moved
 
 
 def _regions(operations: Sequence[Operation]) -> list[tuple[int, int]]:

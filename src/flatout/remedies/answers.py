@@ -95,7 +95,7 @@ def ran_on_gpu(report: Report) -> bool:
 # training.
 
 TENSOR_CORES_IDLE = message("precision.tensor_cores_idle")
-_COMPUTES, _TENSOR_CORES_REST, _MOSTLY = 0.3, 0.02, 0.9
+_COMPUTES, _TENSOR_CORES_REST, _MOSTLY = 0.3, 0.1, 0.9
 
 
 def are_tensor_cores_idle(report: Report) -> bool:

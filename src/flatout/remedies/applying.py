@@ -54,6 +54,10 @@ class Sites:
             if site.in_force:
                 site.stepped(step)
 
+    @property
+    def is_settling(self) -> bool:
+        return any(site.in_force and site.is_settling for _, _, site in self.all)
+
     def rest(self, names: Collection[str]) -> None:
         """These let everything pass until they are no longer named; all others are in force."""
         for remedy, _, site in self.all:

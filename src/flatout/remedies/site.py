@@ -51,6 +51,8 @@ class Site:
         self.step = 0
         # In a turn of the script without this remedy, within a process that has it.
         self.is_resting = False
+        # It observes, compiles or times still: the steps are not yet those of a run with it.
+        self.is_settling = False
         self._patches = patches
         self._after_import = after_import
         self._changed = changed
@@ -136,6 +138,11 @@ class Site:
             self.live.update(live)
             self._changed(self)
 
+    def settle(self) -> None:
+        """From the next step on, the steps are those of a run with it."""
+        self.is_settling = False
+        self.tell(settled_at=self.step)
+
     def give_up(self, why: Message) -> None:
         """A guard has seen enough: revert, and say at which step and why."""
         self._end("reverted", why)
@@ -168,6 +175,7 @@ class Site:
         for call in reversed(calls):
             call()
         self._each_step.clear()
+        self.is_settling = False
         self.state = "reverted"
 
     def stepped(self, step: int) -> None:

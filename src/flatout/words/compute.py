@@ -183,6 +183,10 @@ TABLE = titles(PROBLEMS) | {
         "每步 {step_ms:.3g} ms 中 GPU 以 float32 计算 {passes_ms:.3g} ms，而张量核心只有 {tensor_active:.1%}"
         " 的时间活跃",
     ),
+    "co501.cause_kernels": Words(
+        "float32 matrix products run without the tensor cores for {products_ms:.3g} of each {step_ms:.3g} ms step",
+        "每步 {step_ms:.3g} ms 中有 {products_ms:.3g} ms 的 float32 矩阵乘法没有用张量核心",
+    ),
     "co501.source_cause": Words(
         "nothing sets the precision of float32 matrix products, so they do not use the tensor cores",
         "没有任何地方设置 float32 矩阵乘法的精度，因此它们用不上张量核心",

@@ -121,6 +121,10 @@ TABLE: dict[str, Words] = {
     "layout.channels_first": Words(
         "convolutions in half precision run with channels first", "半精度卷积以通道在前的布局运行"
     ),
+    "layout.with_half": Words(
+        "convolutions with channels first gain little by half precision alone",
+        "通道在前的卷积单靠半精度收益很小",
+    ),
     "layout.no_convolutions": Words("the model has no two-dimensional convolutions", "模型没有二维卷积"),
     "layout.shared_memory": Words(
         "the weights share their memory with others, which a new layout would part them from",

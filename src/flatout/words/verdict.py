@@ -50,6 +50,10 @@ TABLE = {
         "kernels that wait for memory take {share:.0%} of it", "其中等待显存的 kernel 占 {share:.0%}"
     ),
     "verdict.nothing": Words("nothing worth fixing", "没有值得修复的问题"),
+    "verdict.nothing_seen": Words(
+        "nothing worth fixing was seen, but how fast its kernels are was not recorded (a longer run records it)",
+        "没有看到值得修复的问题，但没有记录 kernel 有多快（运行久一些就会记录）",
+    ),
     "verdict.also": Words("{first}, and {second}", "{first}，同时{second}"),
     "verdict.beside": Words("{first}; {second}", "{first}；{second}"),
     "verdict.sentence": Words("{words!c}.", "{words}。"),
@@ -71,7 +75,8 @@ def verdict_sentence(grounds: Grounds | None, healthy: bool) -> Message:
     if grounds.costs:
         parts.append(_join("verdict.also", [_cost(cost, grounds) for cost in grounds.costs]))
     if healthy:
-        parts.append(message("verdict.nothing"))
+        is_speed_known = not grounds.on_gpu or grounds.mfu is not None
+        parts.append(message("verdict.nothing" if is_speed_known else "verdict.nothing_seen"))
     return message("verdict.sentence", words=_join("verdict.beside", parts))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flatout.records.evidence import GpuState
-from flatout.records.report import GpuUse, RunFacts
+from flatout.records.report import GpuUse, KernelShare, KernelUse, RunFacts
 from tests.cases.code import SourceCase
 from tests.cases.evidence import Case, live_state, on_gpu, run
 
@@ -18,6 +18,11 @@ def _case(name: str, found: bool, device: str = "NVIDIA H200", gpu: GpuUse | Non
     return Case(name, run(gpu=gpu or on_gpu(tensor_active=0.0), gpus=card, run=_facts(device), live=known), found)
 
 
+def _kernels(product_ms: float, on_tensor_cores_ms: float) -> KernelUse:
+    kinds = (KernelShare("convolution", 10, 30.0, 28.0), KernelShare("gemm", 40, product_ms, on_tensor_cores_ms))
+    return KernelUse(busy_ms=90.0, count=400.0, kinds=kinds)
+
+
 CASES = (
     _case("finds it when tensor cores rest beside a busy GPU", found=True),
     _case("quiet when TF32 is on", found=False, matmul_precision="high", matmul_allow_tf32=True),
@@ -26,6 +31,29 @@ CASES = (
     _case("quiet on a card without TF32", found=False, device="Tesla V100-SXM2-16GB"),
     _case("quiet when the host binds", found=False, gpu=on_gpu(tensor_active=0.0, drained_share=0.7)),
     _case("quiet when nobody counted", found=False, gpu=on_gpu(tensor_active=None, sm_active=None)),
+    _case(
+        "finds it when something small keeps the tensor cores a little active",
+        found=True,
+        gpu=on_gpu(tensor_active=0.028, sm_active=0.94),
+        convolution_share=0.01,
+    ),
+    _case(
+        "quiet when convolutions are what computes, and no kernel was recorded",
+        found=False,
+        gpu=on_gpu(tensor_active=0.028, sm_active=0.94),
+        convolution_share=0.97,
+    ),
+    _case(
+        "finds it by kernels of products, whatever the tensor cores do beside them",
+        found=True,
+        gpu=on_gpu(tensor_active=0.15, kernels=_kernels(product_ms=20.0, on_tensor_cores_ms=1.0)),
+        convolution_share=0.6,
+    ),
+    _case(
+        "quiet when the kernels of products are on tensor cores",
+        found=False,
+        gpu=on_gpu(tensor_active=0.01, kernels=_kernels(product_ms=20.0, on_tensor_cores_ms=19.8)),
+    ),
 )
 
 _SCRIPT = """

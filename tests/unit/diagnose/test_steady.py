@@ -139,6 +139,30 @@ def test_steps_that_compile_again_do_not_count() -> None:
     assert found(walls)[0] == 1
 
 
+def test_a_long_step_in_which_the_compiler_was_at_work_does_not_count_whatever_the_compiler_says() -> None:
+    """Its own count leaves out its imports, its workers, and what is loaded afterwards."""
+    walls = noisy((30, 0.035), (1, 40.0), (169, 0.026))
+    compiled = np.where(walls > 10, 9.0, 0.0)
+
+    assert found(walls, compile_s=compiled)[0] in (1, 31)
+
+
+def test_what_came_before_the_remedies_had_settled_does_not_count() -> None:
+    walls = noisy((57, 1.0), (143, 0.7))
+
+    assert found(walls, settled=57)[0] == 57
+    # Too few would be left.
+    assert found(noisy((57, 1.0), (2, 1.0)), settled=57)[0] == 0
+
+
+def test_steps_of_a_window_do_not_count_unless_they_are_most_of_the_run() -> None:
+    walls = noisy((100, 0.035))
+    own = np.where(np.arange(100) == 40, 0.138, 1e-5)
+
+    assert found(walls + own, own_s=own)[0] == 1
+    assert found(walls + 0.138, own_s=np.full(100, 0.138))[0] == 0
+
+
 def test_a_run_that_always_compiles_does_so_by_nature() -> None:
     walls = np.tile(steps((4, 1.0), (1, 20.0)), 40)
 

@@ -128,7 +128,32 @@ def test_turns_that_differ_by_themselves_count_for_nothing() -> None:
     search.run(report)
 
     assert not search.found.profile
-    assert any(request.remedies == {"layout.channels_last": True} for request in machine.asked)
+    # One that hardly helps without the other is tried with it.
+    both = {"precision.tf32": True, "layout.channels_last": True}
+    assert any(request.remedies == both for request in machine.asked)
+
+
+@pytest.mark.parametrize(
+    ("together", "kept"), [(2.0, {"precision.bf16", "layout.channels_last"}), (1.1, {"precision.bf16"})]
+)
+def test_half_precision_is_weighed_with_the_layout_that_it_needs(together: float, kept: set[str]) -> None:
+    """The layout by itself is slower, half precision gains a tenth, and both together gain more, or do not."""
+
+    def seconds(profile: Mapping[str, Any]) -> float:
+        half, last = "precision.bf16" in profile, "layout.channels_last" in profile
+        return 0.05 / (together if half and last else 1.1 if half else 0.95 if last else 1.0)
+
+    machine = Turning(seconds)
+    machine.looks[""] = found("precision.bf16", "layout.channels_last")
+    bench, report = take_first_look(Settings(("train.py",), Wishes(("numeric",))), machine, machine.report)
+    search = Search(bench, machine.report, machine.in_turns)
+    search.run(report)
+
+    assert set(search.found.profile) == kept
+    (turns,) = (one for one in machine.asked if one.arms)
+    arms = dict(turns.arms)
+    assert arms["layout.channels_last"] == {"precision.bf16": True, "layout.channels_last": True}
+    assert arms["precision.bf16"] == {"precision.bf16": True}
 
 
 @pytest.mark.parametrize(("gain", "is_told"), [(1.4, True), (1.07, False)])

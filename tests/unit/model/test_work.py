@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from flatout.attach.watch.operations import OperationWindow, describe_operations
@@ -164,11 +165,43 @@ def test_what_backward_needs_is_written_by_the_fused_kernel() -> None:
     assert left is not None
     by_name = dict(zip([operation.name for operation in operations], left, strict=True))
 
-    # The result of GELU is normalised in the same kernel, and kept for the backward of the norm.
-    assert by_name["aten::gelu"] == 2 * 4 * 512 * 64
+    # The result of GELU is normalised in the same kernel, and computed again for the backward of the norm.
+    assert by_name["aten::gelu"] == 4 * 512 * 64
     shares = {share.kind: share for share in shares_of(operations)}
     assert shares["gemm"].fused_bytes == shares["gemm"].bytes
     assert (shares["normalisation"].fused_bytes or 0) < shares["normalisation"].bytes
+
+
+def test_a_loss_over_many_classes_is_computed_again_from_what_the_product_made() -> None:
+    """In bf16 the logits are cast, and their logarithms kept for the backward pass: four times what was there."""
+    model, given = nn.Linear(64, 4096, bias=False), torch.randn(512, 64)
+    wanted = torch.randint(4096, (512,))
+
+    def step() -> None:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            logits = model(given)
+        F.cross_entropy(logits.float(), wanted).backward()
+
+    operations = record(step)
+    left = fused_bytes(operations)
+    assert left is not None
+    around = [place for place, one in enumerate(operations) if "softmax" in one.name or "nll" in one.name]
+    first, last = around[0] - 1, around[-1] + 1
+    logits = 2 * 512 * 4096
+
+    # Read once in either pass, and the gradient written; before: cast, normalised, and both again the other way.
+    assert sum(left[first : last + 1]) == pytest.approx(3 * logits, rel=0.02)
+    assert sum(map(bytes_of, operations[first : last + 1])) > 20 * logits
+
+
+def test_a_copy_does_not_read_what_it_writes_over() -> None:
+    kept, given = torch.zeros(512, 64), torch.randn(512, 64)
+
+    operations = record(lambda: kept.copy_(given * 2 + 1))
+
+    whole = 4 * 512 * 64
+    left = fused_bytes([operation for operation in operations if operation.phase == "forward"])
+    assert sum(left or []) == pytest.approx(2 * whole, abs=64)
 
 
 def test_a_batch_norm_is_given_its_input_twice_whether_fused_or_not() -> None:

@@ -181,7 +181,7 @@ def test_a_quicker_one_stays() -> None:
     site = _timed(0.005)
 
     assert site.in_force
-    assert site.live == {"step_ms_before": pytest.approx(10), "step_ms_after": pytest.approx(5)}
+    assert site.live == {"step_ms_before": pytest.approx(10), "step_ms_after": pytest.approx(5), "settled_at": 0}
 
 
 def test_slow_steps_are_timed_sooner() -> None:
@@ -189,7 +189,7 @@ def test_slow_steps_are_timed_sooner() -> None:
     site = _timed(0.3, steps=warm_up_steps(["graphs.model"], 0.4), before_s=0.4)
 
     assert site.in_force
-    assert site.live == {"step_ms_before": pytest.approx(400), "step_ms_after": pytest.approx(300)}
+    assert site.live == {"step_ms_before": pytest.approx(400), "step_ms_after": pytest.approx(300), "settled_at": 0}
 
 
 def test_a_slower_one_is_undone_after_a_second_look() -> None:

@@ -48,14 +48,18 @@ def test_every_cause_is_said_with_the_same_figures(on_gpu: bool, causes: tuple[B
 @pytest.mark.parametrize("on_gpu", [True, False])
 @pytest.mark.parametrize("healthy", [True, False])
 @pytest.mark.parametrize("costs", [(), (Cost("sync", 0.07),)])
-def test_so_is_computing(on_gpu: bool, healthy: bool, costs: tuple[Cost, ...]) -> None:
-    grounds = Grounds(on_gpu, 50.0, 0.93, costs)
+@pytest.mark.parametrize("mfu", [None, 0.31])
+def test_so_is_computing(on_gpu: bool, healthy: bool, costs: tuple[Cost, ...], mfu: float | None) -> None:
+    grounds = Grounds(on_gpu, 50.0, 0.93, costs, mfu=mfu)
 
     said = english(verdict_sentence(grounds, healthy))
     chinese = _spoken(Verdict("compute", healthy, verbatim(said), grounds))
 
     assert _figures(said) == _figures(chinese) and "93%" in chinese
-    assert ("nothing worth fixing" in said) == ("没有值得修复的问题" in chinese) == healthy
+    assert ("nothing worth fixing" in said) == ("值得修复的问题" in chinese) == healthy
+    # Of a GPU nobody has looked at, nothing more can be said.
+    is_open = healthy and on_gpu and mfu is None
+    assert ("was not recorded" in said) == ("没有记录" in chinese) == is_open
 
 
 def test_the_sentences_as_they_are_read() -> None:
@@ -63,13 +67,13 @@ def test_the_sentences_as_they_are_read() -> None:
     both = Verdict(
         "balanced", False, verbatim(""), Grounds(False, 50.0, None, (Cost("cadence", 0.3), Cost("host", 0.28)))
     )
-    fine = Verdict("compute", True, verbatim(""), Grounds(True, 50.0, 0.97, ()))
+    fine = Verdict("compute", True, verbatim(""), Grounds(False, 50.0, 0.97, ()))
 
     assert _spoken(data) == "GPU 等待数据的时间占每步的 61%（63.3 / 104 ms）。"
     assert _spoken(both) == (
         "评估、检查点与日志的时间占每步的 30%（15 / 50 ms），同时脚本的其他工作占每步的 28%（14 / 50 ms）。"
     )
-    assert _spoken(fine) == "GPU 有 97% 的时间在计算，每步 50 ms；没有值得修复的问题。"
+    assert _spoken(fine) == "CPU 有 97% 的时间在计算，每步 50 ms；没有值得修复的问题。"
 
 
 def test_no_step_is_said_too() -> None:

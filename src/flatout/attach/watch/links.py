@@ -129,7 +129,7 @@ class LinkWatch(Watcher):
             self._nodes = (number - self._last[1]) / (index - self._last[0])
         if self._last is None or index > self._last[0]:
             self._last = index, number
-        if self._context.is_ending or index < _FIRST_STEP or self._nodes <= 0:
+        if self._context.is_ending or index < _FIRST_STEP or self._nodes <= 0 or self._context.is_settling():
             return False
         run_s = _run_s(now)
         left_s = self._budget * run_s - self._cost_s
@@ -201,7 +201,9 @@ class LinkWatch(Watcher):
 
     @property
     def _kernels_s(self) -> float:
-        """What recording them is taken to cost."""
+        """What recording them is taken to cost; nothing in a look, whose speed is not used."""
+        if self._context.settings.get("kernels_always"):
+            return 0.0
         return FIXED_S + LAUNCH_S * LAUNCHES_PER_NODE * self._nodes
 
     def _open_kernels(self) -> None:

@@ -283,6 +283,8 @@ class OperationWatch(Watcher):
         self._last = index, number
         if index < _FIRST_STEP or self._nodes <= 0 or self._context.is_ending or not self._is_on_device():
             return False
+        if self._context.is_settling():
+            return False
         if _NODE_S * self._nodes > self._budget * (now - STARTED_NS * 1e-9) or self._has_ended():
             return False
         is_at_an_end = bool(codes) and codes[-1] & 31 == OPTIMIZER_ENDS and self._turns.is_at_an_end

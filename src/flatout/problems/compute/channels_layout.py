@@ -29,11 +29,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from flatout.model.edits import Edits, LessStep
 from flatout.problems.compute.device import (
     HALF,
+    MOSTLY_FIRST,
+    convolutions_first,
     gpu_passes_ms,
     is_agent_training,
     is_gpu_bound,
@@ -49,8 +50,6 @@ from flatout.source.training.jobs import TrainingJob, find_model_call, nearby_mo
 CODE = "CO506"
 REMEDY = "layout.channels_last"
 _HALF = ("float16", "bfloat16")
-# Of convolutions and matrix products together; and of the convolutions that tensor cores can take.
-_DOMINATE, _MOSTLY = 0.5, 0.7
 # Of the step: passes that are shorter are not what to start with.
 _WORTH = 0.5
 # What the kernels lose may have other reasons than the layout: so much of it is promised.
@@ -64,8 +63,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     # A compiler chooses the layout itself.
     if not is_gpu_bound(run) or state.get("compiled") or gpu_passes_ms(run) < _WORTH * run.step_ms:
         return
-    first, share = _half_first(state), state.get("convolution_share")
-    if first < _MOSTLY or share is None or float(share) < _DOMINATE:
+    first = convolutions_first(run, _HALF)
+    if first < MOSTLY_FIRST:
         return
     part, active = needed_shares(run), unit_activity(run)
     if part is not None and part[1] > 1 - _LOSE:
@@ -74,7 +73,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         severity="medium",
         evidence={
             "channels_first_share": round(first, 3),
-            "convolution_share": round(float(share), 3),
+            "convolution_share": round(float(state["convolution_share"]), 3),
             "device_ms_per_step": round(gpu_passes_ms(run), 2),
             **({} if active is None else {"memory_active": round(active[0], 3), "tensor_active": round(active[1], 3)}),
         },
@@ -92,14 +91,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 def _edits(passes_ms: float, part: tuple[float, float, float]) -> Edits:
     worst_ms, likely_ms, best_ms = (passes_ms * (1 - share) for share in part)
     return Edits.between((LessStep(ms),) for ms in (_CAUTIOUS * worst_ms, likely_ms, best_ms))
-
-
-def _half_first(state: dict[str, Any]) -> float:
-    """The part of the convolutions in question that are in half precision and known to have channels first."""
-    layouts = state.get("convolution_layouts")
-    if not isinstance(layouts, dict):
-        return 0.0
-    return sum(float(layouts.get(f"channels_first {dtype}", 0.0)) for dtype in _HALF)
 
 
 _SAID = text_pattern(r"channels_last|\bNHWC\b", "channels_last", "NHWC")

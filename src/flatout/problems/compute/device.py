@@ -30,6 +30,10 @@ _TF32 = (
     (re.compile(r"\bRTX (30|40|50)\d0\b"), 1.25),
 )
 _BF16_OVER_TF32 = 1.8
+# While a matrix product runs, its tensor cores are active for about this part of the time, between loads and stores.
+ACTIVE_IN_PRODUCTS = 0.6
+# Of convolutions and matrix products together, and of the convolutions that tensor cores can take.
+_OF_CONVOLUTIONS, MOSTLY_FIRST = 0.5, 0.7
 # Cards for computing centres have half as many units for float64 as for float32, and tensor cores that do its products
 # at the rate of float32. All others have a 32nd (to Turing) or a 64th. At least, likely and at most.
 _FLOAT64_UNITS = re.compile(r"\b(P100|V100|A100|A800|A30|H100|H200|H800|GH200|B100|B200|GB200|MI\d+\w*)\b")
@@ -93,6 +97,17 @@ def float32_share(run: Evidence) -> float | None:
     """Of the results in the autograd graph, those in float32; None where none was inspected."""
     dtypes = run.live_torch.get("grad_dtypes")
     return float(dtypes.get("float32", 0.0)) if isinstance(dtypes, dict) and dtypes else None
+
+
+def convolutions_first(run: Evidence, dtypes: Sequence[str] = ("float32", "float16", "bfloat16")) -> float:
+    """Of the convolutions that tensor cores can take, those in these types that are known to have channels first; 0 for
+    a model that is mostly other products.
+    """
+    state = run.live_torch
+    layouts, share = state.get("convolution_layouts"), float(state.get("convolution_share") or 0.0)
+    if not isinstance(layouts, dict) or share < _OF_CONVOLUTIONS:
+        return 0.0
+    return sum(float(layouts.get(f"channels_first {dtype}", 0.0)) for dtype in dtypes)
 
 
 def gpu_passes_ms(run: Evidence) -> float:

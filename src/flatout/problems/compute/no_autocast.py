@@ -16,8 +16,10 @@ is needed for bf16. From outside `precision.bf16` does that, and `precision.fp16
 bf16.
 
 What to expect: half of the time in which the tensor cores are active, and part of the time in which memory is:
-activations take half the bytes, weights and what stays in float32 do not. Where the card does not count how long its
-memory is active, the rest of forward and backward is assumed to gain from the smaller tensors.
+activations take half the bytes, weights and what stays in float32 do not. A model of convolutions is expected to be
+laid out with the channels last as well (CO506): without that, half precision mostly adds conversions. Where the card
+does not count how long its memory is active, the rest of forward and backward is assumed to gain from the smaller
+tensors.
 
 When it is fine: a loss or a custom kernel that needs float32: leave these outside the region.
 """
@@ -29,9 +31,12 @@ from collections.abc import Iterator
 
 from flatout.model.edits import Edits, LessStep
 from flatout.problems.compute.device import (
+    ACTIVE_IN_PRODUCTS,
     HALF,
+    MOSTLY_FIRST,
     WIDE,
     bf16_factor,
+    convolutions_first,
     float32_share,
     gpu_passes_ms,
     is_agent_training,
@@ -54,8 +59,6 @@ _MOSTLY = 0.95
 # What half the bytes make of the kernels beside the products: of those that only move memory nearly twice the speed,
 # but some stay in float32 and casts are added.
 _REST_FASTER = 1.5
-# While a matrix product runs, its tensor cores are active for about this part of the time, between loads and stores.
-_ACTIVE_IN_PRODUCTS = 0.6
 # By how much shorter memory and tensor cores are active in bf16: these at twice the rate, that with half the bytes for
 # activations only.
 _MEMORY_SHORTER, _TENSOR_SHORTER = 1.6, 2.0
@@ -90,7 +93,7 @@ def _edits(run: Evidence, active: float) -> Edits | None:
     if by_counters is not None:
         return by_counters
     passes_ms = gpu_passes_ms(run)
-    products_ms = min(1.0, active * run.step_ms / (_ACTIVE_IN_PRODUCTS * passes_ms)) * passes_ms
+    products_ms = min(1.0, active * run.step_ms / (ACTIVE_IN_PRODUCTS * passes_ms)) * passes_ms
     rest_ms = passes_ms - products_ms
     saved_ms = products_ms * (1 - 1 / factor)
     more_ms = rest_ms * (1 - 1 / _REST_FASTER)
@@ -108,8 +111,10 @@ def _by_counters(run: Evidence) -> Edits | None:
     passes_ms = gpu_passes_ms(run) * min(1.0, run.step_ms / _SHORT_MS)
     least = (memory + tensor / _TENSOR_SHORTER) / sum(active)
     likely = (memory / _MEMORY_SHORTER + tensor / _TENSOR_SHORTER) / sum(active)
-    # At best the kernels for bf16 are also the better chosen ones.
+    # The kernels for bf16 may also be the better chosen ones; those of convolutions are with the channels last.
     shares = (least, likely, likely * part[1])
+    if convolutions_first(run) >= MOSTLY_FIRST:
+        shares = (likely, likely * part[1], likely * part[2])
     return Edits.between((LessStep(passes_ms * (1 - share)),) for share in shares)
 
 

@@ -28,7 +28,11 @@ from ..traits import Bottleneck, Traits
 ID = "layout.channels_last"
 TITLE = "Convolutions with the channels last"
 SAFETY = "numeric"
-TRAITS = Traits(Bottleneck.DEVICE, is_switchable=True)
+TRAITS = Traits(
+    Bottleneck.DEVICE, is_switchable=True, pairs_with=("precision.bf16", "precision.fp16", "precision.tf32")
+)
+# Of convolutions and matrix products together, and of the convolutions that tensor cores can take.
+_OF_CONVOLUTIONS, _MOSTLY_FIRST = 0.5, 0.7
 
 
 def applies(report: Report) -> Answer:
@@ -36,7 +40,17 @@ def applies(report: Report) -> Answer:
         return no(message("layout.compiled"))
     if has_finding(report, "CO506"):
         return yes(True, message("layout.channels_first"))
+    # Tensor cores take them with the channels last: half precision by itself mostly adds conversions.
+    if has_finding(report, "CO501", "CO502") and _has_wide_first(report):
+        return yes(True, message("layout.with_half"))
     return no(message("layout.none"))
+
+
+def _has_wide_first(report: Report) -> bool:
+    state = torch_state(report)
+    layouts = state.get("convolution_layouts")
+    first = float(layouts.get("channels_first float32", 0.0)) if isinstance(layouts, dict) else 0.0
+    return first >= _MOSTLY_FIRST and float(state.get("convolution_share") or 0.0) >= _OF_CONVOLUTIONS
 
 
 def apply(site: Site, value: Any) -> None:

@@ -75,6 +75,7 @@ class Worth:
         self._left = _WARM_UP
         self._before_s = self._after_s = 0.0
         self._is_second_look = False
+        site.is_settling = True
         self._time_anew()
 
     def step(self, number: int) -> None:
@@ -113,6 +114,7 @@ class Worth:
         before_ms, after_ms = 1e3 * self._before_s, 1e3 * self._after_s
         if self._after_s < self._before_s:
             self._site.tell(step_ms_before=round(before_ms, 3), step_ms_after=round(after_ms, 3), **self._cost())
+            self._site.settle()
             self._stage = self._look
         elif self._is_second_look:
             self._site.give_up(Message(self.slower, {"after_ms": after_ms, "before_ms": before_ms}))
