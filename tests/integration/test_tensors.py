@@ -152,3 +152,26 @@ def test_pairs_that_are_formed_and_summed_are_timed_beside_a_product(watch: Watc
     assert pairs.multiplied_ms < pairs.formed_ms
     (finding,) = [each for each in seen.json["findings"] if each["code"] == "CO523"]
     assert finding["location"]["line"] == pairs.locations[0].line
+
+
+def test_products_with_one_matrix_are_timed_beside_a_single_one(watch: Watch, run_bare: Run) -> None:
+    bare = run_bare("tensors.py", "spread")
+    seen = watch("tensors.py", "spread", FLATOUT_SETTINGS=OFTEN)
+
+    assert seen.returncode == bare.returncode == 0, seen.stderr
+    assert seen.losses == bare.losses
+    (form,) = examine_run(seen.stored).other_forms
+    assert (form.kind, form.sizes, form.uses) == ("product", (256, 64, 64, 1), 1.0)
+    assert form.locations[0].line == line_of("tensors.py", "# MIX")
+    assert form.now_ms is not None and form.other_ms is not None
+    assert sum(form.other_ms) < sum(form.now_ms)
+    (finding,) = [each for each in seen.json["findings"] if each["code"] == "CO525"]
+    assert finding["location"]["line"] == line_of("tensors.py", "# MIX")
+    assert 1.0 < finding["predicted_gain"]["mid"] < 20.0
+
+
+def test_products_with_a_matrix_for_each_are_left_alone(watch: Watch) -> None:
+    seen = watch("tensors.py", "several", FLATOUT_SETTINGS=OFTEN)
+
+    assert examine_run(seen.stored).other_forms == ()
+    assert "CO525" not in {finding["code"] for finding in seen.json["findings"]}

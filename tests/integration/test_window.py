@@ -42,6 +42,19 @@ def test_trainings_of_all_kinds_are_the_same_to_the_bit(watch: Watch, run_bare: 
     assert "again" in functions, "the closure"
 
 
+def test_over_lines_only_they_are_the_same_too(watch: Watch, run_bare: Run) -> None:
+    bare = run_bare("window.py")
+    seen = watch("window.py", FLATOUT_SETTINGS=json.dumps({**json.loads(OFTEN), "window_lines": True}))
+
+    assert seen.returncode == bare.returncode == 0, seen.stderr
+    assert seen.losses == bare.losses
+    assert seen.truth == bare.truth
+    assert {tuple(window["without"]) for window in windows(seen)} == {("calls", "nodes")}
+    assert {"plain", "gan", "accumulated"} <= {
+        line[2] for window in windows(seen) for line in window["lines"] if line[7]
+    }
+
+
 def costs(seen: Watched) -> tuple[OpCost, ...]:
     ranks = training_ranks(seen.stored)
     phases = {name: PhaseShare(phase["share"], phase["ms"]) for name, phase in seen.json["phases"].items()}

@@ -162,7 +162,7 @@ def main():
     torch.manual_seed(1337)
     batch_size, block_size, tokens = make_tokens(args.tiny)
     model = make_model(args.tiny).to(device)
-    optimizer = torch.optim.AdamW(param_groups(model), lr=6e-4, betas=(0.9, 0.95), fused=False)
+    optimizer = torch.optim.AdamW(param_groups(model), lr=6e-4, betas=(0.9, 0.95), fused=device.type == "cuda")
 
     x, y = get_batch(tokens, batch_size, block_size, device)
     pace = Pace(args.steps, device)

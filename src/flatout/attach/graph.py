@@ -129,7 +129,7 @@ class ConvolutionLayouts:
         self.counts = {"convolutions": 0, "products": 0}  # of matrices
 
     def look(self, node: Any, name: str) -> None:
-        if name.startswith("ConvolutionBackward"):
+        if is_convolution(name):
             self.counts["convolutions"] += 1
             try:
                 self._note(node)
@@ -163,6 +163,11 @@ class ConvolutionLayouts:
         last, first = tensor.is_contiguous(memory_format=self._last), tensor.is_contiguous()
         # A kernel of 1 x 1, or a single channel, is both.
         return "either" if last and first else "channels_last" if last else "channels_first"
+
+
+def is_convolution(name: str) -> bool:
+    """Of an autograd node. Those of gradients of gradients ("ConvolutionBackwardBackward0") have several results."""
+    return name.startswith("ConvolutionBackward") and not name.startswith("ConvolutionBackwardBackward")
 
 
 def saved_tensor(raw: Any) -> Any:
@@ -239,7 +244,7 @@ def _size_of(node: Any, name: str, made: Sequence[int]) -> _Size | None:
             other = saved_tensor(node._raw_saved_mat2 if name.startswith("Bmm") else node._raw_saved_batch2)
             if other is not None:
                 return int(made[1]), int(other.shape[1]), int(made[2])
-        if name.startswith("ConvolutionBackward"):
+        if is_convolution(name):
             weight = saved_tensor(node._raw_saved_weight)
             if weight is not None:
                 return int(made[0]) * math.prod(made[2:]), math.prod(weight.shape[1:]), int(made[1])

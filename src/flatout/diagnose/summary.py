@@ -233,10 +233,11 @@ def _phases(ranks: Sequence[Rank]) -> dict[str, PhaseShare]:
 
 
 def _overhead(ranks: Sequence[Rank]) -> Overhead:
-    """Of all steps: those of a window, which cost the most, are no steady ones."""
-    steps = sum(rank.steps.total for rank in ranks)
-    wall_s = sum(rank.steps.total_wall_s for rank in ranks)
-    own_s = float(sum(rank.steps.own_s.sum() for rank in ranks))
+    """From the first steady step on: those of a window, which cost the most, are no steady ones."""
+    since = [rank.steps.where(np.logical_or.accumulate(rank.is_steady)) for rank in ranks]
+    steps = sum(part.total for part in since)
+    wall_s = sum(part.total_wall_s for part in since)
+    own_s = float(sum(part.own_s.sum() for part in since))
     if not steps or not wall_s or not np.isfinite(own_s):
         return Overhead(None, None)
     return Overhead(1e6 * own_s / steps, own_s / wall_s)

@@ -21,6 +21,7 @@ from flatout.records.evidence import (
     Holder,
     NeedlessCall,
     OpCost,
+    OtherForm,
     PickedParts,
     PickedTable,
     SubnormalInput,
@@ -61,7 +62,7 @@ def op_costs(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tuple[O
 
 def needless_calls(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tuple[NeedlessCall, ...]:
     """Calls of modules that the step could do without, the dearest first; those of the same line are one."""
-    windows = _windows(ranks)
+    windows = _windows(ranks, "calls")
     groups: dict[tuple[str, str, str, int], list[NeedlessCall]] = defaultdict(list)
     scales = tuple(_scale(windows, phases, phase) for phase in ("forward", "backward"))
     for window in windows:
@@ -69,7 +70,9 @@ def needless_calls(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> t
             if call.get("at") and call.get("kind") in ("repeat", "unheld", "dropped"):
                 found = _call(call, *scales)
                 groups[found.kind, found.module, found.location.file, found.location.line].append(found)
-    merged = [_merge(calls, len(windows)) for calls in groups.values()]
+    # What is dropped is seen by what becomes of nodes.
+    with_nodes = sum("nodes" not in window.get("without", ()) for window in windows)
+    merged = [_merge(calls, with_nodes if kind == "dropped" else len(windows)) for (kind, *_), calls in groups.items()]
     return tuple(sorted(merged, key=lambda call: -(call.forward_ms + call.backward_ms)))
 
 
@@ -96,7 +99,7 @@ def backward_again(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> t
 
 def growing_calls(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tuple[GrowingCalls, ...]:
     """Modules that are called with longer and longer inputs, by the line that calls them; the dearest first."""
-    windows = _windows(ranks)
+    windows = _windows(ranks, "calls")
     groups: dict[tuple[str, Location], list[GrowingCalls]] = defaultdict(list)
     scales = tuple(_scale(windows, phases, phase) for phase in ("forward", "backward"))
     for window in windows:
@@ -143,7 +146,7 @@ def _merge_growing(calls: Sequence[GrowingCalls], windows: int) -> GrowingCalls:
 
 def picked_tables(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tuple[PickedTable, ...]:
     """Large weights of which a step picks some rows, the largest first; those made at the same line are several."""
-    windows = _windows(ranks)
+    windows = _windows(ranks, "nodes")
     groups: dict[tuple[Location, float, int], list[PickedTable]] = defaultdict(list)
     scale = _scale(windows, phases, "backward")
     for window in windows:
@@ -186,7 +189,7 @@ def _table(found: Mapping[str, Any], scale: float) -> PickedTable | None:
 
 def picked_parts(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tuple[PickedParts, ...]:
     """Tensors of which parts are picked one by one, by the line that picks; the dearest first."""
-    windows = _windows(ranks)
+    windows = _windows(ranks, "nodes")
     seen: dict[tuple[str, int, str], list[Mapping[str, Any]]] = defaultdict(list)
     scale = _scale(windows, phases, "backward")
     for window in windows:
@@ -211,7 +214,7 @@ def picked_parts(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tup
 
 def summed_pairs(ranks: Sequence[Rank]) -> tuple[SummedPairs, ...]:
     """Pairs that are formed one by one and summed, by the lines that do; those with the most values first."""
-    windows = _windows(ranks)
+    windows = _windows(ranks, "nodes")
     timed = {_frozen(value["pairs"]): value["ms"] for rank in ranks for value in told(rank.recording, "summed_pairs")}
     uses: Counter[Any] = Counter()
     for window in windows:
@@ -237,9 +240,40 @@ def summed_pairs(ranks: Sequence[Rank]) -> tuple[SummedPairs, ...]:
     return tuple(summed for _, summed in sorted(found, key=lambda each: each[0]))
 
 
+def other_forms(ranks: Sequence[Rank]) -> tuple[OtherForm, ...]:
+    """Operations that have another form, by the lines that call them."""
+    windows = _windows(ranks, "nodes")
+    timed = {_frozen(value["form"]): value["ms"] for rank in ranks for value in told(rank.recording, "other_form")}
+    uses: Counter[Any] = Counter()
+    for window in windows:
+        for found in window.get("forms", ()):
+            lines = tuple((str(at[0]), int(at[1])) for at in found["at"] if at)
+            if lines:
+                uses[lines, _frozen(found["form"]), bool(found["is_padded"]), _frozen(found["lengths"])] += 1
+    forms = []
+    for (lines, form, is_padded, lengths), count in uses.items():
+        kind, sizes, names, _, _, options = form
+        now_forward, now_backward, other_forward, other_backward = timed.get(form, (None,) * 4)
+        forms.append(
+            OtherForm(
+                kind=kind,
+                locations=tuple(Location(file, line) for file, line in lines),
+                sizes=sizes,
+                names=names,
+                options=options,
+                uses=count / len(windows),
+                is_padded=is_padded,
+                lengths=lengths,
+                now_ms=None if now_forward is None else (now_forward, now_backward),
+                other_ms=None if other_forward is None else (other_forward, other_backward),
+            )
+        )
+    return tuple(sorted(forms, key=lambda form: -form.saved_ms))
+
+
 def heavy_lines(ranks: Sequence[Rank]) -> tuple[HeavyLine, ...]:
     """Lines with the heaviest operations of a mean step, the heaviest first."""
-    windows = _windows(ranks)
+    windows = _windows(ranks, "nodes")
     timed = {
         tuple(value["size"]): value["ms"] for rank in ranks for value in told(rank.recording, "sparse_product")
     }  # the kind of a product is its size
@@ -353,10 +387,14 @@ def _recorded_ms(calls: Sequence[NeedlessCall]) -> tuple[float, float] | None:
     return (sum(ms for ms, _ in known), sum(ms for _, ms in known)) if known else None
 
 
-def _windows(ranks: Sequence[Rank]) -> list[Mapping[str, Any]]:
-    """Of the first rank that has some, those of steady steps; a run so short that it has none has the others."""
+def _windows(ranks: Sequence[Rank], part: str = "lines") -> list[Mapping[str, Any]]:
+    """Of the first rank that has some, those of steady steps; a run so short that it has none has the others.
+
+    Only those that took account of this part: one that had to be cheap is of lines, without "calls" and "nodes".
+    """
     for rank in ranks:
-        windows = _with_later_calls(told(rank.recording, "window"), told(rank.recording, "later_calls"))
+        every = _with_later_calls(told(rank.recording, "window"), told(rank.recording, "later_calls"))
+        windows = [window for window in every if part not in window.get("without", ())]
         if windows:
             return [window for window in windows if int(window.get("index", 0)) >= rank.first_steady] or list(windows)
     return []

@@ -85,7 +85,9 @@ def group_remedies(remedies: Sequence[Planned]) -> list[list[Planned]]:
     """In the same order, with those in one group that only help each other."""
     groups: list[list[Planned]] = []
     for remedy in remedies:
-        group = next((group for group in groups if group[0].id in traits_of(remedy.id).pairs_with), None)
+        traits = traits_of(remedy.id)
+        wanted = {*traits.pairs_with, *traits.builds_on}
+        group = next((group for group in groups if group[0].id in wanted), None)
         if group is None:
             groups.append([remedy])
         else:
@@ -173,8 +175,8 @@ def is_device_speedup(group: Group) -> bool:
 
 
 def finest_first(able: Sequence[Planned]) -> list[Planned]:
-    """Those that go with others last: they join the group of the others."""
-    return sorted(able, key=lambda remedy: (bool(traits_of(remedy.id).pairs_with), _rounds(remedy)))
+    """Those that build on others last: they join the group of the others."""
+    return sorted(able, key=lambda remedy: (bool(traits_of(remedy.id).builds_on), _rounds(remedy)))
 
 
 def worth_its_rounding(helpful: Sequence[Planned], gain_of: Callable[[Planned], float]) -> list[Planned]:

@@ -54,7 +54,7 @@ def build_arms(remedies: Sequence[Planned]) -> Arms:
 
 def partner_of(remedy: Planned, remedies: Sequence[Planned]) -> Planned | None:
     """The one among these that it is tried with."""
-    wanted = traits_of(remedy.id).pairs_with
+    wanted = traits_of(remedy.id).builds_on
     return next((other for name in wanted for other in remedies if other.id == name), None)
 
 

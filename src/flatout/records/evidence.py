@@ -330,6 +330,34 @@ class SummedPairs:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherForm:
+    """An operation of a step that may be quicker in another form, as timed on this machine.
+
+    What `sizes` and `options` are depends on the kind. product: batch, rows, inner, columns; which factor is one
+    matrix. factorization: batch, side. transform: the shape; its dimensions. factored_again: batch, side,
+    columns of products with the inverse. enlarged: images, channels, height and width, those after, channels after.
+    """
+
+    kind: Literal["product", "factorization", "transform", "factored_again", "enlarged"]
+    # Those that compute it, the one of the operation first.
+    locations: tuple[Location, ...]
+    sizes: tuple[int, ...]
+    names: tuple[str, ...]
+    options: tuple[int, ...]
+    uses: float  # in a step
+    # Of a transform: its signal is padded, so that another length gives the same.
+    is_padded: bool = False
+    lengths: tuple[int, int] | None = None  # of it, and the next one without large factors
+    # Milliseconds of forward and of backward, of one use; None: not timed.
+    now_ms: tuple[float, float] | None = None
+    other_ms: tuple[float, float] | None = None
+
+    @property
+    def saved_ms(self) -> float:
+        return 0.0 if self.now_ms is None or self.other_ms is None else sum(self.now_ms) - sum(self.other_ms)
+
+
+@dataclass(frozen=True, slots=True)
 class PickedTable:
     """A large weight of which a step picks some rows, with a dense gradient, in which all others are zero."""
 
@@ -564,6 +592,7 @@ class Evidence:
     picked_tables: tuple[PickedTable, ...] = ()
     picked_parts: tuple[PickedParts, ...] = ()
     summed_pairs: tuple[SummedPairs, ...] = ()
+    other_forms: tuple[OtherForm, ...] = ()
     # From the windows: lines with the heaviest operations, the heaviest first. Only what the host computes is read.
     heavy_lines: tuple[HeavyLine, ...] = ()
     # Likewise: modules that are called again and again with an input that grows, the dearest first.

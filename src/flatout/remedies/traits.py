@@ -102,6 +102,8 @@ class Traits:
     rounding: float = 0.0
     # Remedies that hardly help without it, and it without them: they are tried together.
     pairs_with: tuple[str, ...] = ()
+    # Remedies without one of which it hardly helps, while they do without it: it is tried with the first that is there.
+    builds_on: tuple[str, ...] = ()
     evidence: Evidence | None = None
     self_tuning: SelfTuning | None = None
     knob: Knob | None = None

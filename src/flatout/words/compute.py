@@ -174,6 +174,14 @@ PROBLEMS = {
         "内积的和就是 `a @ b.T`；平方距离是 `a.pow(2).sum(1)[:, None] + b.pow(2).sum(1) - 2 * a @ b.T`，"
         "用 `.clamp(min=0)` 防止小于零；`torch.cdist(a, b)` 是它的平方根。损失除舍入外相同。",
     ),
+    "CO525": ProblemWords(
+        Words("Operations that are quicker in another form", "换一种写法更快的运算"),
+        "运算的耗时取决于写法，而不是要算的内容：把同一个矩阵扩展到整个批次，再逐个相乘或分解；长度含大质因数的傅里叶"
+        "变换；对同一个矩阵做几次分解，或者先求逆再相乘；先放大图像、再做 1x1 卷积。",
+        "用一次乘法 `x @ weight.T` 代替 `bmm`；只分解一次，再把结果 `expand`；傅里叶变换补零到只含因数 2、3、5 的"
+        "长度；用一次 `torch.linalg.cholesky` 代替求逆和 `logdet`；把 1x1 卷积放到放大之前。损失除舍入外相同；没有补零"
+        "的信号换长度会改变结果。",
+    ),
 }
 TABLE = titles(PROBLEMS) | {
     # CO501
@@ -565,5 +573,66 @@ TABLE = titles(PROBLEMS) | {
         "compute the distances with a matrix product: torch.cdist(a, b), or for squares a.pow(2).sum(1)[:, None] +"
         " b.pow(2).sum(1) - 2 * a @ b.T",
         "用矩阵乘法计算距离：torch.cdist(a, b)，平方距离用 a.pow(2).sum(1)[:, None] + b.pow(2).sum(1) - 2 * a @ b.T",
+    ),
+    # CO525
+    "co525.cause_product": Words(
+        "{line} multiplies each of a batch of {count} with the same matrix; done once for the whole batch, as timed"
+        " here, that takes {ms:.3g} of each {step_ms:.3g} ms step less",
+        "{line} 把批次中的 {count} 项逐个与同一个矩阵相乘；按在本机的计时，对整个批次只算一次可从每步 {step_ms:.3g} ms"
+        " 中省去 {ms:.3g} ms",
+    ),
+    "co525.change_product": Words(
+        "keep the matrix as it is, without expand() or repeat(), and multiply all rows with it: x @ weight.T, or"
+        " F.linear(x, weight)",
+        "不要对矩阵调用 expand() 或 repeat()，用它一次乘完所有行：x @ weight.T，或 F.linear(x, weight)",
+    ),
+    "co525.cause_factorization": Words(
+        "{line} factors the same matrix (torch.linalg.{names}) for each of a batch of {count}; done once, as timed"
+        " here, that takes {ms:.3g} of each {step_ms:.3g} ms step less",
+        "{line} 为批次中的 {count} 项各把同一个矩阵分解一次（torch.linalg.{names}）；按在本机的计时，只做一次可从每步"
+        " {step_ms:.3g} ms 中省去 {ms:.3g} ms",
+    ),
+    "co525.change_factorization": Words(
+        "call torch.linalg.{names} on the matrix itself, and expand the result over the batch",
+        "对矩阵本身调用 torch.linalg.{names}，再把结果扩展到整个批次",
+    ),
+    "co525.cause_transform": Words(
+        "{line} computes Fourier transforms of length {length}, which has large prime factors; of length {other}, as"
+        " timed here, they take {ms:.3g} of each {step_ms:.3g} ms step less",
+        "{line} 做长度为 {length} 的傅里叶变换，这个长度含有大质因数；按在本机的计时，长度为 {other} 时可从每步"
+        " {step_ms:.3g} ms 中省去 {ms:.3g} ms",
+    ),
+    "co525.change_padded": Words(
+        "pad the signal to {other} instead, n={other}, in the inverse transform too: a convolution gives the same",
+        "改为补零到 {other}，即 n={other}，逆变换也一样：卷积的结果不变",
+    ),
+    "co525.change_transform": Words(
+        "choose a length without large prime factors, such as {other}; where the signal is not padded anyway, this"
+        " changes what is computed",
+        "选一个不含大质因数的长度，例如 {other}；如果信号本来没有补零，这会改变计算结果",
+    ),
+    "co525.cause_factored_again": Words(
+        "{line} factors one matrix of {size} x {size} several times or more than is needed (torch.linalg: {names});"
+        " with a single factorization, as timed here, that takes {ms:.3g} of each {step_ms:.3g} ms step less",
+        "{line} 对同一个 {size} x {size} 矩阵的分解超出所需（torch.linalg：{names}）；按在本机的计时，只分解一次可从"
+        "每步 {step_ms:.3g} ms 中省去 {ms:.3g} ms",
+    ),
+    "co525.change_factored_again": Words(
+        "factor it once: for a symmetric positive definite one factor = torch.linalg.cholesky(matrix), with"
+        " torch.cholesky_solve(right, factor) for the inverse and 2 * factor.diagonal().log().sum() for logdet; else"
+        " torch.linalg.lu_factor() and torch.linalg.lu_solve()",
+        "只分解一次：对称正定矩阵用 factor = torch.linalg.cholesky(matrix)，以 torch.cholesky_solve(right, factor) 代替"
+        "求逆，以 2 * factor.diagonal().log().sum() 代替 logdet；其他矩阵用 torch.linalg.lu_factor() 和"
+        " torch.linalg.lu_solve()",
+    ),
+    "co525.cause_enlarged": Words(
+        "{line} convolves with kernels of 1 x 1 after an interpolation to {pixels:.3g} times as many pixels; before it,"
+        " as timed here, that takes {ms:.3g} of each {step_ms:.3g} ms step less",
+        "{line} 在插值把像素增加到 {pixels:.3g} 倍之后做 1 x 1 卷积；按在本机的计时，放到插值之前可从每步"
+        " {step_ms:.3g} ms 中省去 {ms:.3g} ms",
+    ),
+    "co525.change_enlarged": Words(
+        "convolve first and interpolate the result: the same but for rounding",
+        "先做卷积，再对结果插值：除舍入外相同",
     ),
 }

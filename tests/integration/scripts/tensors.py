@@ -4,8 +4,8 @@
 a few rows, "sparse" the same with sparse gradients; "masked" with a loss that reads an eighth of the results, "read"
 with one that reads them all; "graph" with an adjacency that is nearly empty; "fading" with an input of which a
 sixteenth is nearly zero; "picked" with a loop that picks each of 100 parts of a result, "unbound" with one that takes
-it apart at once; "pairs" with distances of every row from every other, formed one by one. The second word is the
-device.
+it apart at once; "pairs" with distances of every row from every other, formed one by one; "spread" with products of one
+matrix that is expanded over the batch, "several" with a matrix for each. The second word is the device.
 """
 
 from __future__ import annotations
@@ -70,6 +70,20 @@ class Pairing(nn.Module):
         return (self.layer(rows)[:, None] - self.old).pow(2).sum(2)  # PAIRS
 
 
+class Mixing(nn.Module):
+    """Mixes the values of each row by the matrix of all, or by one of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(512, 64)
+        self.mixer = nn.Parameter(torch.randn(64, 64) / 8)
+
+    def forward(self, rows: torch.Tensor) -> Any:
+        rows = self.layer(rows)
+        mixers = self.mixer * rows[:, :1, None] if KIND == "several" else self.mixer.expand(len(rows), -1, -1)
+        return torch.bmm(mixers, rows[:, :, None])  # MIX
+
+
 def make() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     """The model, its input and its target."""
     inputs = torch.randn(256, 512)
@@ -82,6 +96,8 @@ def make() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
         return Looping(), torch.randn(4, 100, 16), inputs[:4]
     if KIND == "pairs":
         return Pairing(), inputs[:64], torch.zeros(64, 400)
+    if KIND in ("spread", "several"):
+        return Mixing(), inputs, torch.zeros(256, 64, 1)
     model = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512))
     if KIND == "wide":
         model = model.double()  # WIDE

@@ -84,6 +84,15 @@ def test_a_checkpointed_forward_is_not_run_again() -> None:
     assert set(look.layouts) <= {"unknown float32"}
 
 
+def test_gradients_of_gradients_of_convolutions_are_no_trouble() -> None:
+    net = nn.Sequential(nn.Conv2d(16, 16, 3), nn.Tanh(), nn.Conv2d(16, 8, 3))
+    images = torch.randn(2, 16, 16, 16, requires_grad=True)
+
+    (first,) = torch.autograd.grad(net(images).square().sum(), images, create_graph=True)
+
+    assert looked_at(first.square().sum()).counts["convolutions"] >= 2
+
+
 def test_other_convolutions_and_a_freed_graph_are_no_trouble() -> None:
     out = nn.Conv1d(8, 8, 3)(torch.randn(2, 8, 16)).sum() + nn.ConvTranspose2d(8, 8, 3)(torch.randn(2, 8, 4, 4)).sum()
     out.backward()

@@ -242,3 +242,15 @@ def test_parts_that_are_picked_are_brought_to_an_ordinary_step_too(tmp_path: Pat
     assert (found.tensors, found.count, found.elements, found.picked) == (1.0, 50.0, 1000.0, 1000.0)
     # 24 of 60 ms, in one window of two.
     assert found.backward_ms == pytest.approx(6.0)
+
+
+def test_a_window_over_lines_only_tells_of_lines_and_of_nothing_else(tmp_path: Path) -> None:
+    again = {"kind": "repeat", "module": "Linear", "at": ["/a/train.py", 9, "step"], "forward_ms": 4.0}
+    whole = window((16.0, 45.0), (4.0, 15.0), calls=[again])
+    lines = window((8.0, 30.0), (12.0, 30.0), without=["calls", "nodes"])
+    ranks = record(tmp_path, whole, lines)
+
+    (found,) = needless_calls(ranks, PHASES)
+    assert found.calls == 1.0
+    assert found.forward_ms == pytest.approx(2.0), "of the window that looked for such calls"
+    assert {cost.location.line: cost.forward_ms for cost in op_costs(ranks, PHASES)}[7] == pytest.approx(6.0)

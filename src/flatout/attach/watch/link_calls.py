@@ -230,6 +230,10 @@ class ModuleCalls:
                 del self._starts[place], self._ranges[place]
         self._find(call)
 
+    @property
+    def has_ranges(self) -> bool:
+        return bool(self._starts)
+
     def at(self, number: int) -> Call | None:
         """The found call that made the node of this number."""
         place = bisect_right(self._starts, number) - 1

@@ -141,7 +141,7 @@ class Drops:
         for reference, owner in self._owners.values():
             self._note(reference, owner, self._left)
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
         """This step is none that could be judged."""
         self.is_on = False
         self._single = None
@@ -160,7 +160,7 @@ class Drops:
     def begin_pass(self, is_partial: bool) -> None:
         self.forget_met()
         if is_partial or self._stepping:
-            self._stop()  # gradients of some weights only, or of a closure that the optimizer calls
+            self.stop()  # gradients of some weights only, or of a closure that the optimizer calls
         if self.is_on:
             self._look_at_all()
 
@@ -253,7 +253,7 @@ class Drops:
         """It uses the gradients that are there."""
         self._stepping += 1
         if self._is_in_pass:
-            self._stop()  # a hook steps as soon as there is a gradient
+            self.stop()  # a hook steps as soon as there is a gradient
         if not self.is_on:
             return
         owner = sum(bit for reference, bit in self._bits if reference() is optimizer)

@@ -102,7 +102,8 @@ class ForwardLines:
         self._number = -1  # of the next node
         self._spent_s = 0.0  # in all lines so far
         # What calls and lists cost; they are left out before the lines have to be.
-        self._extra_s, self._has_room = 0.0, True
+        self.extra_s, self._has_room = 0.0, True
+        self.has_calls = True
         self.calls = calls
         self.functions = FunctionCalls(torch, calls)
         self.holders = Holders(torch)
@@ -122,12 +123,22 @@ class ForwardLines:
     def cost_s(self) -> float:
         return self._own_s + self._looks * self._line_s + self._passed * self._passed_s
 
+    def leave_out_calls(self) -> None:
+        self.has_calls = self._has_room = False
+
     def code_of(self, key: Key) -> CodeType | None:
         return self._kept.get(key[0])
 
     def maker_of(self, number: int) -> Key:
         place = bisect_right(self._starts, number) - 1
         return self._makers[place] if place >= 0 and number < self._number else NOWHERE
+
+    def maker_from(self, number: int) -> tuple[Key, int]:
+        """As `maker_of`, and the number from which on it made the nodes up to this one."""
+        if number >= self._number:
+            return NOWHERE, self._number
+        place = bisect_right(self._starts, number) - 1
+        return (self._makers[place], self._starts[place]) if place >= 0 else (NOWHERE, 0)
 
     def turn_of(self, number: int) -> int:
         """Which turn of a line made it: each time a line begins is one."""
@@ -232,8 +243,9 @@ class ForwardLines:
                 frame.f_trace_lines = False
                 return self._on_module
             self._change_to((id(code), frame.f_lineno or 0, self._depth > 0), 0)
-            self.functions.enter(frame, self._below[-1], self._spent_s, self._all_grads_s)
-            self._take_own()
+            if self.has_calls:
+                self.functions.enter(frame, self._below[-1], self._spent_s, self._all_grads_s)
+                self._take_own()
             return self._on_line
         except Exception as error:
             self._give_up(error)
@@ -250,8 +262,9 @@ class ForwardLines:
                     self._take_own()
             elif event == "return":
                 self._change_to(self._below.pop() if self._below else self._line_at(frame.f_back), 0)
-                self.functions.leave(arg, self._spent_s, self._all_grads_s)
-                self._take_own()
+                if self.has_calls:
+                    self.functions.leave(arg, self._spent_s, self._all_grads_s)
+                    self._take_own()
             return self._on_line
         except Exception as error:
             self._give_up(error)
@@ -293,8 +306,8 @@ class ForwardLines:
         own_s, self._since = now - self._since, now
         own_s = own_s if own_s < LONG_S else max(0.0, own_s - self._lost.take())
         self._own_s += own_s
-        self._extra_s += own_s
-        self._has_room = self._extra_s < _EXTRA * self.limit_s
+        self.extra_s += own_s
+        self._has_room = self.has_calls and self.extra_s < _EXTRA * self.limit_s
 
     def _change_to(self, key: Key, is_new: int) -> None:
         """The line so far ends here, and `key` begins."""

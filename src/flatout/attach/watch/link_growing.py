@@ -149,7 +149,7 @@ class GrowingInputs:
         series = self._series.get(place)
         if series is None:
             # What has no weights computes nothing of an element that could be kept: attention over keys, say.
-            if len(self._series) >= _MOST_SERIES or next(module.parameters(), None) is None:
+            if len(self._series) >= _MOST_SERIES or not _has_weights(module):
                 return None
             series = self._series[place] = Series(call.key, call.module, within)
         self._lengths += 1
@@ -175,10 +175,12 @@ class GrowingInputs:
         self._starts = [first for first, _, _ in ranges]
         self._ranges = [(last, every[number]) for _, last, number in ranges]
 
+    @property
+    def has_ranges(self) -> bool:
+        return bool(self._starts)
+
     def at(self, number: int) -> Series | None:
         """The series that made the node of this number."""
-        if not self._starts:
-            return None
         place = bisect_right(self._starts, number) - 1
         last, series = self._ranges[place] if place >= 0 else (0, None)
         return series if number < last else None
@@ -233,6 +235,14 @@ def _growth(before: Input | None, now: Input) -> tuple[int, int]:
     if len(other) != 1:
         return -1, 0
     return other[0], max(0, now.shape[other[0]] - before.shape[other[0]])
+
+
+def _has_weights(module: Any) -> bool:
+    """As `next(module.parameters())` tells, which costs ten times as much."""
+    own = module._parameters.values()
+    if any(weight is not None for weight in own):
+        return True
+    return any(part is not None and _has_weights(part) for part in module._modules.values())
 
 
 def _middle(calls: Sequence[tuple[int, float]]) -> tuple[float, float]:

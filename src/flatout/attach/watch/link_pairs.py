@@ -71,11 +71,11 @@ class PairSums:
     def find(self, nodes: Sequence[tuple[int, Any]], maker_of: Callable[[int], Key], allowed_s: float) -> None:
         until = perf_counter() + allowed_s
         for number, node in nodes:
-            if perf_counter() > until:
-                return
             name = node.name()
             if name not in _SUMS and name != _NORM:
                 continue
+            if perf_counter() > until:
+                return
             try:
                 found = self._summed(node, name)
             except (AttributeError, RuntimeError, IndexError):

@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from time import perf_counter
 from typing import Any
 
@@ -86,10 +87,11 @@ class Operations:
         found: list[tuple[float, int, Any, bool]] = []
         for number, node in nodes:
             name = node.name()
-            is_chosen = node in chosen or _chooses(node, name)
+            chooses, cuts, computes = _traits_of(name)
+            is_chosen = chooses or node in chosen or (cuts and _is_narrow(node))
             if is_chosen:
                 chosen.update(following for following, _ in node.next_functions if following is not None)
-            operations = self._operations_of(node, name)
+            operations = self._operations_of(node, name) if computes else 0.0
             if operations >= _LEAST_OPERATIONS:
                 found.append((operations, number, node, is_chosen))
         found.sort(key=lambda item: item[:2], reverse=True)
@@ -123,9 +125,7 @@ class Operations:
     def _operations_of(self, node: Any, name: str) -> float:
         try:
             made = node._input_metadata[0]
-            if not (made.device.type == "cpu" or self.may_wait) or not (
-                name in _FACTORS or name in _ROW_WISE or name == _CONVOLUTION
-            ):
+            if not (made.device.type == "cpu" or self.may_wait):
                 return 0.0
             elements = float(math.prod(made.shape))
             if name in _ROW_WISE:
@@ -179,11 +179,14 @@ class Operations:
         )
 
 
-def _chooses(node: Any, name: str) -> bool:
-    if name.startswith(_CHOOSING):
-        return True
-    if not name.startswith(_CUTTING):
-        return False
+@lru_cache(maxsize=512)
+def _traits_of(name: str) -> tuple[bool, bool, bool]:
+    """Of a node of this name: does it choose by value, may it cut, is it a heavy one? Most are nothing of it."""
+    computes = name in _FACTORS or name in _ROW_WISE or name == _CONVOLUTION
+    return name.startswith(_CHOOSING), name.startswith(_CUTTING), computes
+
+
+def _is_narrow(node: Any) -> bool:
     shape = node._input_metadata[0].shape
     return not shape or shape[-1] < _NARROW or len(shape) < 2
 

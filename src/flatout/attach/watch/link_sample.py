@@ -27,6 +27,7 @@ from .kernels import Kernel, Moment, find_launchers
 from .link_calls import NOWHERE, Call, Key, ModuleCalls
 from .link_drops import Drops
 from .link_flow import GradientFlow
+from .link_forms import OtherForms
 from .link_forward import LONG_S, NODE_EVENTS, TOO_DEAR, ForwardLines, LostTime
 from .link_growing import Series
 from .link_pairs import PairSums
@@ -35,6 +36,9 @@ from .link_products import Operation, Operations
 
 _LAST_NUMBER = 1 << 63  # parameters have a higher one: they are no operation of a line
 _NODES_BETWEEN_CHECKS = 64
+# Linking the nodes with all accounts takes so many times what the walk to them does. Measured with 361 and 6,945 nodes:
+# 4.8 and 4.0.
+_ACCOUNTS = 5.0
 _LOOKING = 0.3  # of what a sample may still cost, for what the heaviest operations read
 # What the first reading on a device is taken to cost: the device is waited for, and loads kernels that it had no use
 # for so far. Measured on an H200: 43 ms.
@@ -73,13 +77,18 @@ class LinkSample:
         self.index = index
         self.lines: defaultdict[Key, LineTotals] = defaultdict(LineTotals)
         self.why_not = ""  # set: this sample is of no use
-        self.has_failed = False
+        self.has_failed = self.is_of_lines = False
         self.backwards = 0
         self._lost = LostTime()
         self.forward = ForwardLines(torch, tracer, self._lost, self._give_up, limit_s, event_s, calls)
         self.backward = BackwardNodes(torch, self._lost, self._give_up, event_s, drops)
 
-    def begin(self, with_kernels: bool = False) -> None:
+    def begin(self, with_kernels: bool = False, lines_only: bool = False) -> None:
+        """`lines_only`: leave out what costs more than the lines do, the calls of modules and what nodes do."""
+        self.is_of_lines = lines_only
+        if lines_only:
+            self.forward.leave_out_calls()
+            self.backward.leave_out_accounts()
         if with_kernels:
             self.forward.track = self.backward.track = []
             # The device is waited for at the end of this step anyway.
@@ -95,6 +104,17 @@ class LinkSample:
     @property
     def cost_s(self) -> float:
         return self.forward.cost_s + self.backward.cost_s
+
+    @property
+    def lines_cost_s(self) -> float:
+        """What the lines alone would have cost."""
+        return self.cost_s - self.forward.extra_s - self.backward.accounts_s
+
+    @property
+    def without(self) -> list[str]:
+        """What was left out."""
+        of_calls = [] if self.forward.has_calls else ["calls"]
+        return of_calls if self.backward.has_accounts else [*of_calls, "nodes"]
 
     @property
     def forward_s(self) -> float:
@@ -231,6 +251,8 @@ class BackwardNodes:
         self._give_up = give_up
         self._node_s = NODE_EVENTS * event_s
         self._own_s = 0.0
+        self.has_accounts = True  # of what nodes do, and not of their lines alone
+        self.accounts_s = 0.0  # what these take
         self._hooked = 0
         self.nodes = 0
         self.is_open = False
@@ -245,6 +267,7 @@ class BackwardNodes:
         self.tables = Tables()
         self.picks = PickedParts()
         self.pair_sums = PairSums(torch)
+        self.forms = OtherForms(torch)
         self.flow = GradientFlow(torch)
         self.drops = drops
         # Of the pass that is under way: the line that called it, its nodes, and some of the weights it reaches.
@@ -280,29 +303,42 @@ class BackwardNodes:
         begun = clock()
         self._lost.take()
         allowed_s = made.limit_s - made.cost_s - self.cost_s
-        nodes = self._walk(tensors, time.thread_time() + allowed_s)
+        walk_begun = time.thread_time()
+        nodes = self._walk(tensors, walk_begun + allowed_s)
+        if _ACCOUNTS * (time.thread_time() - walk_begun) > allowed_s:
+            self.leave_out_accounts()
         # Autograd runs them in this order.
         nodes.sort(key=lambda numbered: numbered[0], reverse=True)
         before: _Whose | None = None
-        calls: set[Call] = set()
-        tables = self.tables.find(nodes, made.maker_of)
-        picks = self.picks.find(nodes, made.maker_of, made.turn_of)
-        alone = self.drops.find(nodes, made.calls.spans, made.maker_of, made.key)
+        tables, picks, alone = self._find_accounts(nodes, made)
         self.flow.look(nodes, made.calls)
         growing = made.calls.growing
         growing.settle()
+        has_calls, has_series = made.calls.has_ranges, growing.has_ranges
+        # Every thread numbers its own nodes: those of another may have the numbers of ours.
+        self._numbers = []
+        calls: set[Call] = set()
+        # A line makes nodes in a row.
+        key, first, is_known = NOWHERE, _LAST_NUMBER, False
         for number, node in nodes:
-            key, call, series = made.maker_of(number), made.calls.at(number), growing.at(number)
+            if number < first:
+                key, first = made.maker_from(number)
+                is_known = key != NOWHERE
+            if is_known:
+                self._numbers.append(number)
             lines[key].ops += 1
+            call = made.calls.at(number) if has_calls else None
+            series = growing.at(number) if has_series else None
             if call is not None:
                 call.nodes += 1
                 calls.add(call)
-            dropped = alone.get(number) if call is None else None  # what one finding spares is not spared twice
+            # What one finding spares is not spared twice.
+            dropped = alone.get(number) if alone and call is None else None
             if dropped is not None:
                 dropped.nodes += 1
             if series is not None:
                 series.nodes += 1
-            is_again = key != NOWHERE and self.passes.was_run(number)
+            is_again = is_known and self.passes.was_run(number)
             whose = key, call, is_again, tables.get(number), dropped, series, picks.get(number)
             if whose != before:
                 before = whose
@@ -314,14 +350,11 @@ class BackwardNodes:
                     return
         self._may_read_s = _LOOKING * allowed_s
         self.operations.may_wait &= self._may_read_s > _DEVICE_READ_S
-        for node, operation in self.operations.find(nodes, made.maker_of, self._may_read_s):
-            self._handles.append(node.register_prehook(functools.partial(self._read_gradient, operation)))
-        self.pair_sums.find(nodes, made.maker_of, self._may_read_s)
+        if self.has_accounts:
+            self._look_at_operations(nodes, made)
         for call in calls:
             call.passes += 1
         self._called_at = made.key
-        # Every thread numbers its own nodes: those of another may have the numbers of ours.
-        self._numbers = [number for number, _ in nodes if made.maker_of(number) != NOWHERE]
         self.nodes += len(nodes)
         self._hooked += len(self._handles)
         self._running.clear()
@@ -330,6 +363,32 @@ class BackwardNodes:
         lost_s = self._lost.take()
         self._begun = clock()
         self._own_s += max(0.0, self._begun - begun - lost_s)
+
+    def leave_out_accounts(self) -> None:
+        """From here on lines alone are seen: what else is told of nodes would cost too much."""
+        self.has_accounts = False
+        self.drops.stop()
+
+    def _find_accounts(
+        self, nodes: list[tuple[int, Any]], made: ForwardLines
+    ) -> tuple[Mapping[int, Table], Mapping[int, Picks], Mapping[int, Call]]:
+        """By the number of a node: the weight it picks from, the picks it is one of, what it is part of in vain."""
+        tables = self.tables.find(nodes, made.maker_of)
+        if not self.has_accounts:
+            return tables, {}, {}
+        begun = clock()
+        picks = self.picks.find(nodes, made.maker_of, made.turn_of)
+        alone = self.drops.find(nodes, made.calls.spans, made.maker_of, made.key)
+        self.accounts_s += clock() - begun
+        return tables, picks, alone
+
+    def _look_at_operations(self, nodes: list[tuple[int, Any]], made: ForwardLines) -> None:
+        begun = clock()
+        for node, operation in self.operations.find(nodes, made.maker_of, self._may_read_s):
+            self._handles.append(node.register_prehook(functools.partial(self._read_gradient, operation)))
+        self.pair_sums.find(nodes, made.maker_of, self._may_read_s)
+        self.forms.find(nodes, made.maker_of, self._may_read_s)
+        self.accounts_s += clock() - begun
 
     def _walk(self, tensors: Any, until: float) -> list[tuple[int, Any]]:
         """The nodes that the backward of these will run, with their numbers; `until` is processor time."""

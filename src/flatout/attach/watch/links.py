@@ -27,6 +27,7 @@ from .optimizer import Turns
 if TYPE_CHECKING:
     from .link_calls import Call, Key
     from .link_drops import LaterSteps
+    from .link_forms import Form
     from .link_pairs import Pairs
     from .link_products import Factor, Operation
     from .link_sample import Again, LineTotals, LinkSample
@@ -46,6 +47,9 @@ _SPREAD, _SPREAD_MORE = 1.25, 0.5
 # is only counted. One that turns out to cost more than may be spent is abandoned, and the next is taken to cost twice
 # as much as that.
 _FIXED_S, _NODE_S = 0.004, 0.000005
+# And one over lines only, without the calls of modules and what nodes do. It comes first where the whole one cannot be
+# afforded so far into the run, or was not.
+_LINES_S, _LINES_NODE_S, _LINES_FROM_S = 0.003, 0.0000025, 10.0
 _MOST_NODES = 50_000
 # What rules out a window over lines, and over kernels too.
 _NO_KERNELS = ("other_rank",)
@@ -63,6 +67,7 @@ class LinkWatch(Watcher):
         self._budget = float(context.settings.get("window_budget", _BUDGET))
         # For tests: a window over every other step.
         self._is_often = bool(context.settings.get("window_often"))
+        self._is_of_lines = bool(context.settings.get("window_lines"))  # for tests: each over lines only
         # A private name of torch: without it there is no window, and all else is watched as before.
         self._sequence = getattr(context.torch._C._autograd, "_get_sequence_nr", None)
         self._sample: LinkSample | None = None
@@ -77,11 +82,11 @@ class LinkWatch(Watcher):
         self.at_fork()
 
     def at_fork(self) -> None:
-        self._kernels.is_open = False  # the parent's
+        self._kernels.leave_to_parent()
         self._close()
         self._random = random.Random(20263)  # our own: the script's random state is not ours to move
         self._taken = self._misses = self._waited = 0
-        self._cost_s = self._own_s = self._dearest_s = 0.0
+        self._cost_s = self._own_s = self._dearest_s = self._lines_s = 0.0
         self._not_before_s = 0.0  # of the run's time
         self._last: tuple[int, int] | None = None  # step, and the number of its last node
         self._nodes = 0.0  # a step makes
@@ -92,6 +97,8 @@ class LinkWatch(Watcher):
         self._event_s = 0.0
         self._sparse: set[Factor] = set()  # nearly empty factors of products that were seen
         self._pairs: set[Pairs] = set()  # formed one by one and then summed
+        # Operations that have another form, perhaps with the copy of a matrix.
+        self._forms: dict[Form, Any] = {}
         self._subnormal: dict[Given, Subnormal] = {}  # of the last window that saw some
         self._heaviest: list[float] = []  # operations of the last window, in multiplications
         self._off = self._sequence is None
@@ -133,7 +140,7 @@ class LinkWatch(Watcher):
             return False
         run_s = _run_s(now)
         left_s = self._budget * run_s - self._cost_s
-        expected_s = self._dearest_s or _FIXED_S + _NODE_S * self._nodes
+        expected_s, _ = self._expect(left_s, run_s)
         if self._wants_kernels():
             # They tell more than another window over lines, and come alone where lines are too dear.
             if expected_s > left_s:
@@ -153,6 +160,14 @@ class LinkWatch(Watcher):
             self._waited = 0
         return False
 
+    def _expect(self, left_s: float, run_s: float) -> tuple[float, bool]:
+        """What the next window is taken to cost, and whether it is one over lines only."""
+        whole_s = self._dearest_s or _FIXED_S + _NODE_S * self._nodes
+        may_be_less = not self._taken and (self._misses > 0 or run_s >= _LINES_FROM_S)
+        if not self._is_of_lines and (whole_s <= left_s or not may_be_less):
+            return whole_s, False
+        return self._lines_s or _LINES_S + _LINES_NODE_S * self._nodes, True
+
     def _open(self, index: int, now: float) -> None:
         begun = clock()
         why = self._why_never()
@@ -167,7 +182,8 @@ class LinkWatch(Watcher):
         with_kernels = self._wants_kernels() and (self._is_often or self._kernels_s <= allowed_s)
         if with_kernels:
             allowed_s -= self._kernels_s
-        if why or (self._dearest_s or _FIXED_S + _NODE_S * self._nodes) > allowed_s:
+        expected_s, lines_only = self._expect(allowed_s, _run_s(now))
+        if why or expected_s > allowed_s:
             if with_kernels:
                 self._alone_at, self._why = index + 1, why
                 self._pause_device()
@@ -189,7 +205,7 @@ class LinkWatch(Watcher):
         self._opened_behind = self._turns.last
         self._tracer.window = self._sample
         self._pay(clock() - begun - self._kernels.take_waited_s())
-        self._sample.begin(with_kernels)
+        self._sample.begin(with_kernels, lines_only)
 
     def _pause_device(self) -> None:
         if self._device is not None:
@@ -274,9 +290,7 @@ class LinkWatch(Watcher):
             self._follow(sample)
         cost_s = sample.cost_s + clock() - begun
         self._pay(cost_s)
-        # One that was too dear was stopped on the way.
-        expected_s = 2.0 * max(cost_s, sample.forward.limit_s) if sample.was_too_dear else cost_s
-        self._dearest_s = max(self._dearest_s, expected_s)
+        self._learn(sample, cost_s)
         if why:
             self._why = why
             self._miss(clock())
@@ -287,6 +301,20 @@ class LinkWatch(Watcher):
         self._wait_from(clock())
         if self._taken >= _MOST_WINDOWS and not self._is_often:
             self._off = True
+
+    def _learn(self, sample: LinkSample, cost_s: float) -> None:
+        """What the next window is to be taken to cost."""
+        whole_s, lines_s = cost_s, sample.lines_cost_s
+        if sample.was_too_dear:
+            # It was stopped on the way.
+            whole_s, lines_s = 2.0 * max(cost_s, sample.forward.limit_s), 2.0 * lines_s
+        elif sample.without:
+            whole_s = 2.0 * cost_s
+        if sample.is_of_lines:
+            self._lines_s = max(self._lines_s, whole_s if sample.was_too_dear else cost_s)
+        else:
+            self._dearest_s = max(self._dearest_s, whole_s)
+            self._lines_s = max(self._lines_s, lines_s)
 
     def _look_later(self, index: int) -> None:
         if self._undecided is not None and index - self._undecided[0].index >= _LATER_STEPS:
@@ -362,6 +390,7 @@ class LinkWatch(Watcher):
         return "capturing" if self._device is not None and self._device.is_capturing() else ""
 
     def _write(self, sample: LinkSample) -> None:
+        from .link_forms import describe_found
         from .link_growing import describe_series
         from .link_holders import describe_holders
         from .link_pairs import describe_pairs
@@ -375,6 +404,7 @@ class LinkWatch(Watcher):
         value = {
             "index": sample.index,
             "nodes": sample.backward.nodes,
+            "without": sample.without,
             "cost_ms": round(1e3 * sample.cost_s, 3),
             "forward_ms": round(1e3 * sample.forward_s, 4),
             "backward_ms": round(1e3 * sample.backward_s, 4),
@@ -393,6 +423,10 @@ class LinkWatch(Watcher):
                 {"at": [_place(sample, key) for key in formed.lines], "pairs": describe_pairs(formed.pairs)}
                 for formed in sample.backward.pair_sums.seen
             ],
+            "forms": [
+                {"at": [_place(sample, key) for key in found.lines], **describe_found(found)}
+                for found in sample.backward.forms.seen
+            ],
             "holders": describe_holders(sample.forward.holders, self._lists, sample.index),
             "tables": [
                 {"at": _place(sample, key), **told}
@@ -405,8 +439,11 @@ class LinkWatch(Watcher):
                 self._sparse.add(operation.factor)
         self._keep_subnormal(sample.backward.operations.seen)
         heaviest = sorted((each.operations for each in sample.backward.operations.seen), reverse=True)
-        self._heaviest = heaviest[:_MOST_TIMED]
+        self._heaviest = heaviest[:_MOST_TIMED] or self._heaviest
         self._pairs.update(formed.pairs for formed in sample.backward.pair_sums.seen)
+        for found in sample.backward.forms.seen:
+            if found.copy is not None or found.form not in self._forms:
+                self._forms[found.form] = found.copy
 
     def _needless(self, sample: LinkSample) -> list[Call]:
         """Calls that the step could do without. Where weights may be trained by hand, it is told some steps later."""
@@ -477,6 +514,11 @@ class LinkWatch(Watcher):
 
             most = sorted(self._pairs, key=lambda pairs: pairs.elements, reverse=True)
             self._time("summed_pairs", most, time_pairs, lambda pairs: {"pairs": describe_pairs(pairs)})
+        if self._forms:
+            from .link_form_times import time_forms
+
+            for told in time_forms(self._torch, self._forms):
+                self._output().text("other_form", told)
         if self._heaviest and self._device is None:
             self._time_threads()
 

@@ -2,7 +2,7 @@
 
 Shapes, strides and types of what each operation was given, which memory it lay in, what memory it made, and the pass it
 belongs to. From these, reading makes multiplications, bytes and what fusing would save. Only the host is looked at:
-nothing waits for the device, and CUPTI is not set up.
+nothing waits for the device.
 
 Of nested operations the outermost counts that has a kernel of its own for the device, as torch's dispatcher knows:
 `aten::linear` has none, the `aten::addmm` in it has. Views and allocations are work for nobody.
@@ -19,7 +19,7 @@ from .. import STARTED_NS
 from ..collection import no_collection
 from ..context import Context, Watcher
 from ..tracer import OPTIMIZER_ENDS, REQUEST_NO_GRAD, clock
-from .kernels import quiet_profiler
+from .kernels import Profiler, are_graphs_compiled
 from .optimizer import Turns
 
 # Of the run's time so far.
@@ -78,43 +78,35 @@ class OperationWindow:
         self._device_type = device_type
         self._with_memory = with_memory
         self._kinds: dict[str, tuple[bool, bool]] = {}
-        self.is_open = False
+        self._recorder = Profiler(torch)
         self.cost_s = 0.0
 
     def open(self) -> None:
         """From here on what this thread and its backward passes do is recorded."""
         begun = clock()
         torch = self._torch
-        profiler, autograd = torch._C._profiler, torch._C._autograd
+        profiler = torch._C._profiler
         # Shapes, perhaps memory; neither stacks nor operations counted nor modules.
         config = profiler.ProfilerConfig(
             profiler.ProfilerState.KINETO, True, self._with_memory, False, False, False, profiler._ExperimentalConfig()
         )
-        activities = {torch.profiler.ProfilerActivity.CPU}
-        with quiet_profiler():
-            autograd._prepare_profiler(config, activities)
-            autograd._enable_profiler(config, activities)
-        self.is_open = True
+        self._recorder.open(config, {torch.profiler.ProfilerActivity.CPU})
         self.cost_s += clock() - begun
 
     def close(self) -> list[Operation]:
         """What was done since, in the order in which it was begun."""
-        if not self.is_open:
+        if not self._recorder.is_open:
             return []
         begun = clock()
         with no_collection:
-            operations = self._read(self._end())
+            operations = self._read(self._recorder.close())
         self.cost_s += clock() - begun
         return operations
 
     def abandon(self) -> None:
         """The window comes to nothing."""
-        if self.is_open:
-            self._end()
-
-    def _end(self) -> Any:
-        self.is_open = False
-        return self._torch._C._autograd._disable_profiler()
+        if self._recorder.is_open:
+            self._recorder.close()
 
     def _read(self, result: Any) -> list[Operation]:
         found: list[tuple[Any, str]] = []
@@ -298,7 +290,7 @@ class OperationWatch(Watcher):
         """Is there nothing to see in this process, now and later? What a CUDA graph does is no operation."""
         distributed = self._torch.distributed
         is_other = distributed.is_available() and distributed.is_initialized() and distributed.get_rank() != 0
-        self._off = is_other or self._context.has_captured
+        self._off = is_other or self._context.has_captured or are_graphs_compiled()
         return self._off
 
     def _is_disturbed(self) -> bool:

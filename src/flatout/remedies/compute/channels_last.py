@@ -28,9 +28,7 @@ from ..traits import Bottleneck, Traits
 ID = "layout.channels_last"
 TITLE = "Convolutions with the channels last"
 SAFETY = "numeric"
-TRAITS = Traits(
-    Bottleneck.DEVICE, is_switchable=True, pairs_with=("precision.bf16", "precision.fp16", "precision.tf32")
-)
+TRAITS = Traits(Bottleneck.DEVICE, is_switchable=True, builds_on=("precision.bf16", "precision.fp16", "precision.tf32"))
 # Of convolutions and matrix products together, and of the convolutions that tensor cores can take.
 _OF_CONVOLUTIONS, _MOSTLY_FIRST = 0.5, 0.7
 

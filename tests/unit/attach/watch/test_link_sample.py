@@ -342,3 +342,39 @@ def test_gradients_of_gradients_are_of_the_line_that_asks_for_them() -> None:
     assert sum(line.ops for line in asked) > 0
     assert sum(line.backward_s for line in asked) >= 0.01
     assert sum(line.forward_s for line in asked) < 0.005
+
+
+def ops_of(sample: LinkSample, model: Model) -> dict[int, int]:
+    sample.step_goes_on()
+    loss = model(torch.randn(2, 4))
+    backward(sample, loss)
+    sample.end()
+    return {key[1]: line.ops for key, line in sample.lines.items() if line.ops}
+
+
+def test_of_lines_only_it_sees_the_same_nodes_for_less() -> None:
+    model = Model()
+    whole, _ = make_sample()
+    whole.begin()
+    seen = ops_of(whole, model)
+    lines, _ = make_sample()
+    lines.begin(lines_only=True)
+
+    assert ops_of(lines, model) == seen
+    assert (whole.without, lines.without) == ([], ["calls", "nodes"])
+    assert not lines.forward.extra_s
+    assert not lines.backward.accounts_s
+    assert 0 < whole.lines_cost_s < whole.cost_s
+    assert lines.lines_cost_s == lines.cost_s
+
+
+def test_accounts_that_would_cost_more_than_is_left_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flatout.attach.watch.link_sample._ACCOUNTS", 1e9)
+    sample, _ = make_sample()
+    sample.begin()
+    seen = ops_of(sample, Model())
+
+    assert not sample.why_not
+    assert sample.without == ["nodes"]
+    assert sum(seen.values()) == sample.backward.nodes
+    assert not sample.backward.operations.seen

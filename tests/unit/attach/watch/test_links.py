@@ -178,3 +178,36 @@ def test_a_failure_ends_the_windows_alone(monkeypatch: pytest.MonkeyPatch) -> No
     (missing,) = training.end()["window_missing"]
     assert missing["why"].startswith("failed: ZeroDivisionError")
     assert len(training.opened) == 1
+
+
+def test_where_a_whole_window_is_too_dear_one_over_lines_comes_first() -> None:
+    training = Training(window_budget=1.0)
+    training.watch._dearest_s = 1e6
+    training.steps(20)
+    assert not training.opened, "the run is young, and nothing was tried"
+
+    training.watch._misses = 1
+    training.steps(20)
+    assert len(training.opened) == 1
+
+    # The next one is a whole one again, when the run has lasted long enough.
+    assert training.watch._expect(1.0, 1e9) == (1e6, False)
+    (window,) = training.end()["window"]
+    assert window["without"] == ["calls", "nodes"]
+    assert {line[2] for line in window["lines"] if line[7]} == {"step"}
+    assert window["backward_ms"] > 0
+
+
+def test_one_over_lines_that_was_too_dear_is_not_tried_again_for_as_little() -> None:
+    training = Training(window_budget=1.0)
+    training.watch._dearest_s, training.watch._misses = 1e6, 1
+    while training.context.tracer.window is None:
+        training.step()
+    training.context.tracer.window._give_up("too_dear")
+    limit_s = training.context.tracer.window.forward.limit_s
+    training.step()
+
+    expected_s, is_of_lines = training.watch._expect(1e-9, 1.0)
+    assert is_of_lines
+    assert expected_s >= 2.0 * limit_s
+    training.end()
