@@ -170,6 +170,21 @@ def test_products_with_one_matrix_are_timed_beside_a_single_one(watch: Watch, ru
     assert 1.0 < finding["predicted_gain"]["mid"] < 20.0
 
 
+def test_a_chain_of_products_is_timed_beside_its_cheapest_order(watch: Watch, run_bare: Run) -> None:
+    bare = run_bare("tensors.py", "chain")
+    seen = watch("tensors.py", "chain", FLATOUT_SETTINGS=OFTEN)
+
+    assert seen.returncode == bare.returncode == 0, seen.stderr
+    assert seen.losses == bare.losses
+    (form,) = examine_run(seen.stored).other_forms
+    assert (form.kind, form.sizes, form.options) == ("chain", (1, 400, 400, 400, 16), (2, 1, 1, 2))
+    assert form.now_ms is not None and form.other_ms is not None
+    assert sum(form.other_ms) < sum(form.now_ms)
+    (finding,) = [each for each in seen.json["findings"] if each["code"] == "CO525"]
+    assert finding["location"]["line"] == line_of("tensors.py", "# CHAIN")
+    assert finding["predicted_gain"]["mid"] > 1.0
+
+
 def test_products_with_a_matrix_for_each_are_left_alone(watch: Watch) -> None:
     seen = watch("tensors.py", "several", FLATOUT_SETTINGS=OFTEN)
 

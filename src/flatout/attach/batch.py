@@ -107,6 +107,26 @@ def tensor_bytes(batch: Any) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in held)
 
 
+def carried_bytes(batch: Any) -> tuple[int, int]:
+    """What a batch's tensors show, and the memory behind it that a worker of torch copies to send it.
+
+    A storage is sent as a whole, and once, however little of it a tensor shows. One that is shared is sent as it is.
+    """
+    shown: dict[int, int] = {}
+    carried: dict[int, int] = {}
+    for part in tensors_in(batch):
+        # An array has no storage, and a sparse tensor several.
+        if not hasattr(part, "untyped_storage") or not part.is_cpu or str(part.layout) != "torch.strided":
+            continue
+        storage = part.untyped_storage()
+        if not storage.is_shared():
+            # Not by its address: asking for that may copy what is copied lazily.
+            key = storage._cdata
+            carried[key] = storage.nbytes()
+            shown[key] = min(carried[key], shown.get(key, 0) + part.numel() * part.element_size())
+    return sum(shown.values()), sum(carried.values())
+
+
 def _arrays(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, Any]]:
     if getattr(value, "shape", None) is not None and hasattr(value, "dtype"):
         yield path, value

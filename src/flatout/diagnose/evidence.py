@@ -43,6 +43,7 @@ from flatout.diagnose.work import hand_attention
 from flatout.diagnose.workers import (
     bytes_from_workers,
     caches,
+    carried_by_workers,
     file_bytes,
     ledger_of_workers,
     narrow_copies,
@@ -253,7 +254,7 @@ def _loaders(run: StoredRun, ranks: Sequence[Rank], report: RunReport) -> tuple[
     training = _training(report, same, costs)
     numbers = [same.get(int(number), int(number)) for number in recording.column("epoch", "loader").tolist()]
     took_s = (recording.column("epoch", "end_ns") - recording.column("epoch", "start_ns")).astype(np.float64) * 1e-9
-    handed_over = bytes_from_workers(recording, same)
+    handed_over, carried = bytes_from_workers(recording, same), carried_by_workers(run, ranks)
     uses = []
     for settings in report.live.get("loaders", []):  # type: ignore[attr-defined]
         number = int(settings["id"])
@@ -270,6 +271,7 @@ def _loaders(run: StoredRun, ranks: Sequence[Rank], report: RunReport) -> tuple[
                 made=made[number],
                 processes=processes.get(number),
                 batch_bytes=handed_over.get(number),
+                carried=carried.get(number),
             )
         )
     return tuple(uses)

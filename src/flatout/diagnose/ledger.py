@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from flatout.diagnose.machine import thread_shares, training_thread
 from flatout.diagnose.ranks import Rank
-from flatout.diagnose.sites import ledger_entries
+from flatout.diagnose.sites import call_paths, ledger_entries
 from flatout.records.evidence import InterpreterUse, OpCost
-from flatout.records.ledger import PARTS, WAITING, Ledger, LedgerEntry, Part
+from flatout.records.ledger import PARTS, WAITING, CallPath, Ledger, LedgerEntry, Part
 from flatout.records.report import Location, PhaseShare
 from flatout.store.run import StoredRun
 
@@ -35,10 +35,14 @@ OWN_PHASES = ("forward", "other")
 
 
 def make_ledger(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare], costs: Sequence[OpCost] = ()) -> Ledger:
-    """`costs`: what lines make in backward. Lines that make something there belong to the model."""
+    """`costs`: what lines make in backward. Lines that make something there belong to the model, and so does native
+    code that a function calls which makes a part of the graph: a plan of transport, a matching, a target.
+    """
     entries = _pool_own(ledger_entries(ranks, phases), phases)
     on_graph = frozenset(cost.location for cost in costs if cost.backward_ops > 0) if costs else None
     passes = _lines_of_passes(entries)
+    if on_graph is not None:
+        on_graph |= _lines_of_losses(entries, costs, call_paths(ranks, phases))
     known = tuple(replace(entry, part=_part(entry, on_graph, passes)) for entry in entries)
     shares: dict[Part, float] = defaultdict(float)
     for entry in known:
@@ -57,6 +61,24 @@ def _lines_of_passes(entries: Sequence[LedgerEntry]) -> frozenset[Location]:
     for entry in entries:
         in_pass = entry.phase in ("data", "backward", "optimizer")
         looks[entry.location] += entry.looks if in_pass else -entry.looks
+    return frozenset(place for place, more in looks.items() if more > 0)
+
+
+def _lines_of_losses(
+    entries: Sequence[LedgerEntry], costs: Sequence[OpCost], paths: Sequence[CallPath]
+) -> frozenset[Location]:
+    """Lines of native code that are mostly reached through a function, called by the loop, that makes graph as well."""
+    native = {entry.location for entry in entries if entry.phase in OWN_PHASES and entry.nature == "native"}
+    loops = {(entry.location.file, entry.function) for entry in entries if entry.phase in ("backward", "optimizer")}
+    makers = {(cost.location.file, cost.function) for cost in costs if cost.backward_ops > 0}
+    looks: dict[Location, float] = defaultdict(float)
+    for path in paths:
+        if path.phase not in OWN_PHASES or not path.lines or path.lines[-1] not in native:
+            continue
+        frames = [(line.file, function) for line, function in zip(path.lines, path.functions, strict=True)]
+        since = max((place for place, frame in enumerate(frames) if frame in loops), default=-1)
+        is_of_loss = not makers.isdisjoint(frames[since + 1 : -1])
+        looks[path.lines[-1]] += path.looks if is_of_loss else -path.looks
     return frozenset(place for place, more in looks.items() if more > 0)
 
 

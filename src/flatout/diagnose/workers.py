@@ -14,7 +14,7 @@ import numpy as np
 from flatout.diagnose.loaders import loader_of, same_loaders
 from flatout.diagnose.ranks import Rank, call_sites_of, told
 from flatout.diagnose.sites import Place, line_totals
-from flatout.records.evidence import CacheUse, LoaderUse, NarrowCopy, Padding
+from flatout.records.evidence import CacheUse, CarriedMemory, LoaderUse, NarrowCopy, Padding
 from flatout.records.ledger import WAITING, Nature
 from flatout.records.message import Message, message
 from flatout.records.report import (
@@ -224,6 +224,31 @@ def own_stream_copies(ranks: Sequence[Rank]) -> frozenset[Location]:
 def bytes_from_workers(recording: Recording, same: Mapping[int, int]) -> dict[int, int]:
     """Of a batch, by the number of its loader; only those that torch's own workers make."""
     return {same.get(note["loader"], note["loader"]): int(note["bytes"]) for note in told(recording, "batch")}
+
+
+# Fewer batches may all be such with which the dataset's own memory is shared, once.
+_FEWEST_WEIGHED = 3
+
+
+def carried_by_workers(run: StoredRun, ranks: Sequence[Rank]) -> dict[int, CarriedMemory]:
+    """The memory behind a usual batch: the median of those that were looked at, by the number of their loader."""
+    notes: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for recording in run.recordings:
+        weighed = told(recording, "carried") if recording.facts.get("role") == "worker" else []
+        number = loader_of(recording, ranks) if weighed else None
+        if number is not None:
+            notes[number] += weighed
+    return {number: _carried(weighed) for number, weighed in notes.items() if len(weighed) >= _FEWEST_WEIGHED}
+
+
+def _carried(notes: Sequence[Mapping[str, Any]]) -> CarriedMemory:
+    # Each stands for the batches since the one before it: looks get rarer.
+    by_excess = sorted(notes, key=lambda note: note["carried"] - note["shown"])
+    batches = np.cumsum([note["batches"] for note in by_excess])
+    usual = by_excess[int(np.searchsorted(batches, 0.5 * batches[-1]))]
+    places = Counter((str(at[0]), int(at[1])) for note in notes if (at := note.get("at")))
+    place = Location(*places.most_common(1)[0][0]) if places else None
+    return CarriedMemory(int(usual["shown"]), int(usual["carried"]), place)
 
 
 def padding(ranks: Sequence[Rank], use: LoaderUse | None) -> Padding | None:

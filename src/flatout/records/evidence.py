@@ -177,6 +177,20 @@ class CacheUse:
 
 
 @dataclass(frozen=True, slots=True)
+class CarriedMemory:
+    """What a worker's usual batch takes along: torch copies whole storages, however little of them is shown."""
+
+    shown_bytes: int
+    carried_bytes: int
+    # Where the dataset hands its samples out; None where that is no line of the user's.
+    location: Location | None = None
+
+    @property
+    def excess_bytes(self) -> int:
+        return self.carried_bytes - self.shown_bytes
+
+
+@dataclass(frozen=True, slots=True)
 class LoaderUse:
     """One DataLoader as it lived, and what it cost. Several epochs, or several equal loaders, are one."""
 
@@ -196,6 +210,8 @@ class LoaderUse:
     processes: WorkerProcesses | None = None
     # Tensors of a batch that its workers hand over in memory which is new each time; None where they do not.
     batch_bytes: int | None = None
+    # The memory behind these; None where too few batches were looked at.
+    carried: CarriedMemory | None = None
 
     @property
     def workers(self) -> int:
@@ -336,9 +352,10 @@ class OtherForm:
     What `sizes` and `options` are depends on the kind. product: batch, rows, inner, columns; which factor is one
     matrix. factorization: batch, side. transform: the shape; its dimensions. factored_again: batch, side,
     columns of products with the inverse. enlarged: images, channels, height and width, those after, channels after.
+    chain: batch, rows of each matrix and columns of the last; its order and the cheapest.
     """
 
-    kind: Literal["product", "factorization", "transform", "factored_again", "enlarged"]
+    kind: Literal["product", "factorization", "transform", "factored_again", "enlarged", "chain"]
     # Those that compute it, the one of the operation first.
     locations: tuple[Location, ...]
     sizes: tuple[int, ...]

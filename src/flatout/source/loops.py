@@ -124,6 +124,8 @@ def _kind(node: ast.AST, inside: list[ast.AST], nested: bool, heavy: bool) -> Ki
     iterations: list[tuple[ast.expr, ast.expr]] = [(part.target, part.iter) for part in parts]
     over = " ".join(ast.unparse(iterated) for _, iterated in iterations)
     targets = {name for target, _ in iterations for name in names_in(target)}
+    # A key picks a whole tensor, not an element of one.
+    picking = targets - {name for target, iterated in iterations for name in _keys(target, iterated)}
     if isinstance(node, ast.While) or not targets or _only_gathers(node, inside):
         return "other"
     if _PARAMETERS.search(over):
@@ -134,10 +136,17 @@ def _kind(node: ast.AST, inside: list[ast.AST], nested: bool, heavy: bool) -> Ki
         return "modules"
     if called & targets or _HEAVY.search(over) or _is_recurrent(inside):
         return "other"
-    picks = _indexes_by(inside, targets)
+    picks = _indexes_by(inside, picking)
     if not heavy and (picks or nested or _goes_over_values(iterations)):
         return "elements" if nested else "samples"
     return "samples" if picks else "other"
+
+
+def _keys(target: ast.expr, iterated: ast.expr) -> set[str]:
+    """The names that a loop over a dict binds to its keys: `for name, weight in weights.items()`."""
+    if is_call(iterated, "items") and isinstance(target, ast.Tuple) and target.elts:
+        return names_in(target.elts[0])
+    return names_in(target) if is_call(iterated, "keys") else set()
 
 
 def _puts_together(inside: list[ast.AST]) -> bool:
@@ -198,12 +207,26 @@ def _sums_up(inside: list[ast.AST], calls: list[ast.Call]) -> bool:
     plain = {call.func.id for call in calls if isinstance(call.func, ast.Name)} & {"float", "int"}
     if plain or names & {"item", "tolist", "detach"}:
         return False  # plain numbers, without autograd
+    # What each iteration begins anew adds up nothing over the loop.
+    begun = {
+        target.id
+        for node in inside
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id not in names_in(node.value)
+    }
     for node in inside:
         target = next(iter(targets_of(node)), None)
-        if isinstance(target, ast.Name) and (
-            isinstance(node, ast.AugAssign)
-            or (
-                isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and target.id in names_in(node.value)
+        if (
+            isinstance(target, ast.Name)
+            and target.id not in begun
+            and (
+                isinstance(node, ast.AugAssign)
+                or (
+                    isinstance(node, ast.Assign)
+                    and isinstance(node.value, ast.BinOp)
+                    and target.id in names_in(node.value)
+                )
             )
         ):
             return True

@@ -34,9 +34,10 @@ PROBLEMS = {
         "每 k 步打印一次；`tqdm(..., mininterval=1)`，`set_postfix(..., refresh=False)`。",
     ),
     "CA606": ProblemWords(
-        Words("Work of every n-th step takes a large share of the run", "每 n 步才做的工作占了训练的很大一部分"),
-        "在 `if step % n == 0:` 之下，脚本用模型生成样本、做预览、计算训练用不到的指标或统计，而且很费时。",
-        "增大 n，少取一些样本或缩小预览，或放到每轮结束时做。",
+        Words("Work that the training never uses takes much of the run", "训练用不到的工作占了运行的很大一部分"),
+        "每一步，或在 `if step % n == 0:` 之下，脚本用模型生成样本、做预览、计算训练用不到的指标、梯度或统计，"
+        "而且很费时。",
+        "改为每 n 步做一次，增大 n，少取一些样本或缩小预览，或放到每轮结束时做。",
     ),
 }
 TABLE = titles(PROBLEMS) | {
@@ -112,9 +113,8 @@ TABLE = titles(PROBLEMS) | {
     "ca604.source_change": Words("write it every k-th step, or with an evaluation", "每 k 步写一次，或在评估时写"),
     # CA606
     "ca606.cause": Words(
-        "what is done every few steps at {line} takes {ms:.3g} of each {step_ms:.3g} ms step, and the training uses"
-        " nothing of it",
-        "{line} 处每隔几步做的工作平均占每步 {step_ms:.3g} ms 中的 {ms:.3g} ms，而训练并不使用其结果",
+        "what is done at {line} takes {ms:.3g} of each {step_ms:.3g} ms step, and the training uses nothing of it",
+        "{line} 处做的工作平均占每步 {step_ms:.3g} ms 中的 {ms:.3g} ms，而训练并不使用其结果",
     ),
     "ca606.change": Words("do it {times} times less often, or for less", "次数减少到 {times} 分之一，或少做一些"),
     # CA605

@@ -132,8 +132,25 @@ PROBLEMS = {
         "先判断，再处理：`if n % workers == worker: yield decode(record)`；最好让每个 worker 有自己的文件："
         "`files[worker::workers]`。",
     ),
+    "IN120": ProblemWords(
+        Words("Batches carry more memory than they show", "批次带着比自身大得多的内存"),
+        "数据集返回整段录音、文档或表格的一个切片（`motion[start:end]`）。切片只是视图，背后是整个张量的内存："
+        "torch 的 worker 为每个批次把它全部拷进共享内存，训练进程用完再全部释放。",
+        "返回或 yield 之前先 `motion[start:end].clone()`：只拷贝真正要送的部分。",
+    ),
 }
 TABLE = titles(PROBLEMS) | {
+    "in120.cause": Words(
+        "batches of {shown_mib:.3g} MiB are views of larger tensors: workers send {carried_mib:.3g} MiB for each. The"
+        " rest takes the workers {sending_ms:.3g} ms of a {step_ms:.3g} ms step to send, and the training"
+        " {freeing_ms:.3g} ms to free",
+        "{shown_mib:.3g} MiB 的批次是更大张量的视图：worker 每次送出 {carried_mib:.3g} MiB；"
+        "多出的部分在每步 {step_ms:.3g} ms 中让 worker 用 {sending_ms:.3g} ms 发送，释放再占 {freeing_ms:.3g} ms",
+    ),
+    "in120.change": Words(
+        "copy the slice before it is returned or yielded: `tensor[start:end].clone()`",
+        "返回或 yield 切片之前先拷贝：`tensor[start:end].clone()`",
+    ),
     "in119.cause": Words(
         "{line} shares samples out among {workers} workers when each of them has made them all: {share:.0%} of a"
         " worker's time",

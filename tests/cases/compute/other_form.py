@@ -22,6 +22,14 @@ _TRANSFORM = replace(
 )
 _AGAIN = replace(_PRODUCT, kind="factored_again", sizes=(1, 300, 1), names=("inv", "slogdet"), options=())
 _ENLARGED = replace(_PRODUCT, kind="enlarged", sizes=(4, 64, 32, 32, 64, 64, 32), names=("bilinear",), options=(0,))
+_CHAIN = replace(
+    _PRODUCT,
+    kind="chain",
+    locations=(HERE,),
+    sizes=(1, 500, 500, 500, 16),
+    names=("mm",),
+    options=(2, 1, 1, 2),
+)
 CASES = (
     Case(
         "finds it when one product takes a fraction of many",
@@ -52,6 +60,16 @@ CASES = (
         "finds it when a convolution of 1x1 follows an interpolation",
         run(ms=_MS, other_forms=(_ENLARGED,), op_costs=(_COST,)),
         found=True,
+    ),
+    Case(
+        "finds it when products of large matrices come first",
+        run(ms=_MS, other_forms=(_CHAIN,), op_costs=(_COST,)),
+        found=True,
+    ),
+    Case(
+        "quiet when another order takes as long",
+        run(ms=_MS, other_forms=(replace(_CHAIN, other_ms=(2.1, 4.0)),), op_costs=(_COST,)),
+        found=False,
     ),
     Case(
         "quiet when the other form takes as long",

@@ -5,7 +5,8 @@ a few rows, "sparse" the same with sparse gradients; "masked" with a loss that r
 with one that reads them all; "graph" with an adjacency that is nearly empty; "fading" with an input of which a
 sixteenth is nearly zero; "picked" with a loop that picks each of 100 parts of a result, "unbound" with one that takes
 it apart at once; "pairs" with distances of every row from every other, formed one by one; "spread" with products of one
-matrix that is expanded over the batch, "several" with a matrix for each. The second word is the device.
+matrix that is expanded over the batch, "several" with a matrix for each; "chain" with a product of large matrices that
+is multiplied with a thin one. The second word is the device.
 """
 
 from __future__ import annotations
@@ -84,6 +85,17 @@ class Mixing(nn.Module):
         return torch.bmm(mixers, rows[:, :, None])  # MIX
 
 
+class Linking(nn.Module):
+    """Moves a state along two links."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links = nn.Parameter(torch.randn(400, 400) / 20)
+
+    def forward(self, state: torch.Tensor) -> Any:
+        return self.links @ self.links @ state  # CHAIN
+
+
 def make() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     """The model, its input and its target."""
     inputs = torch.randn(256, 512)
@@ -98,6 +110,8 @@ def make() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
         return Pairing(), inputs[:64], torch.zeros(64, 400)
     if KIND in ("spread", "several"):
         return Mixing(), inputs, torch.zeros(256, 64, 1)
+    if KIND == "chain":
+        return Linking(), torch.randn(400, 16), torch.zeros(400, 16)
     model = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512))
     if KIND == "wide":
         model = model.double()  # WIDE

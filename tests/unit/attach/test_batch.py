@@ -12,7 +12,15 @@ import pytest
 import torch
 
 from flatout.attach import batch as batches
-from flatout.attach.batch import PaddingInspector, count_at, count_samples, find_padding, find_samples, tensor_bytes
+from flatout.attach.batch import (
+    PaddingInspector,
+    carried_bytes,
+    count_at,
+    count_samples,
+    find_padding,
+    find_samples,
+    tensor_bytes,
+)
 from tests.unit.attach.contexts import Notes
 
 Pair = namedtuple("Pair", "image label")
@@ -437,3 +445,31 @@ def test_samples_that_are_not_stacked_are_counted(batch: Any) -> None:
 def test_views_of_one_batch_are_not_samples() -> None:
     assert find_samples(([make(8, 3), make(8, 3)], make(8)), asked=8)[1] == 8
     assert find_samples([[make(8, 3), make(8, 3)], [make(8), make(8)]], asked=16)[1] == 8
+
+
+def test_a_view_carries_all_of_its_storage() -> None:
+    recording = torch.zeros(1000)
+
+    assert carried_bytes(recording) == (4000, 4000)
+    assert carried_bytes(recording[10:20]) == (40, 4000)
+    assert carried_bytes({"motion": {"x": recording[10:20].view(2, 5)}, "labels": [torch.zeros(3)]}) == (52, 4012)
+
+
+def test_a_storage_is_carried_once_and_never_shows_more_than_it_has() -> None:
+    recording = torch.zeros(1000)
+
+    assert carried_bytes((recording[:10], recording[5:25])) == (120, 4000)
+    assert carried_bytes([recording, recording]) == (4000, 4000)
+    assert carried_bytes(torch.zeros(1).expand(50)) == (4, 4)
+
+
+def test_what_is_shared_already_carries_nothing() -> None:
+    recording = torch.zeros(1000).share_memory_()
+
+    assert carried_bytes((recording[:10], torch.zeros(5))) == (20, 20)
+
+
+def test_arrays_and_tensors_without_a_storage_carry_nothing() -> None:
+    sparse, elsewhere = torch.eye(3).to_sparse(), torch.empty(9, device="meta")
+
+    assert carried_bytes([np.zeros(1000)[:10], sparse, elsewhere, "name", 3, None]) == (0, 0)

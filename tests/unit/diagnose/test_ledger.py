@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from flatout.attach import wire
-from flatout.diagnose.ledger import make_ledger
+from flatout.diagnose.ledger import _lines_of_losses, make_ledger
 from flatout.diagnose.ranks import training_ranks
 from flatout.diagnose.summary import summarise_run
+from flatout.records.evidence import OpCost
+from flatout.records.ledger import CallPath, LedgerEntry
+from flatout.records.report import Location
 from tests.unit.making import Making, body
 
 SHARES = {"forward": 0.4, "backward": 0.3, "optimizer": 0.1, "other": 0.2}
@@ -53,3 +56,25 @@ def test_with_a_loader_each_phase_is_shared_out_by_its_own_looks(making: Making,
     ledger = make_ledger(training_ranks(run), summarise_run(run).phases)
 
     assert ledger.shares["python"] == pytest.approx(other)
+
+
+def test_what_a_loss_calls_belongs_to_it_and_what_the_loop_calls_does_not() -> None:
+    """main:1 calls loss:10, which makes graph and calls plan:20; main:2 calls metric:30."""
+
+    def at(number: int) -> Location:
+        return Location("train.py", number)
+
+    def entry(number: int, function: str, phase: str) -> LedgerEntry:
+        return LedgerEntry(at(number), function, phase, "native", False, 10.0, 0.1, 20.0, "native")
+
+    def path(numbers: tuple[int, ...], functions: tuple[str, ...]) -> CallPath:
+        return CallPath(tuple(map(at, numbers)), functions, "forward", 10.0, 20.0)
+
+    entries = [entry(20, "plan", "forward"), entry(30, "metric", "forward"), entry(3, "main", "backward")]
+    costs = [OpCost(at(11), "loss", False, 1.0, 1.0, 2.0, 5.0), OpCost(at(1), "main", True, 1.0, 1.0, 2.0, 5.0)]
+    paths = [path((1, 10, 20), ("main", "loss", "plan")), path((2, 30), ("main", "metric"))]
+
+    assert _lines_of_losses(entries, costs, paths) == {at(20)}
+    # Mostly called by the loop itself.
+    more = [*paths, path((2, 20), ("main", "plan")), path((4, 20), ("main", "plan"))]
+    assert _lines_of_losses(entries, costs, more) == frozenset()

@@ -11,7 +11,7 @@ from flatout.attach.wire import FILE, HANDOVER, NATIVE, ORDER, PYTHON, SAMPLES
 from flatout.diagnose.evidence import gather_evidence
 from flatout.diagnose.ranks import training_ranks
 from flatout.diagnose.summary import summarise_run
-from flatout.records.evidence import Evidence
+from flatout.records.evidence import CarriedMemory, Evidence
 from flatout.records.report import Location
 from flatout.words import english
 from tests.unit.making import MS, Making, body
@@ -111,6 +111,44 @@ def test_functools_says_all_by_itself(making: Making) -> None:
 
     assert (found.kind, found.capacity, found.evicts) == ("lru_cache", 64, True)
     assert found.hit_rate == pytest.approx(0.1) and found.keys_per_sample == pytest.approx(1.0)
+
+
+# The memory behind their batches.
+
+
+def weighed(making: Making, pid: int, *looks: tuple[int, int, int]) -> None:
+    """Bytes shown, bytes carried, and the batches that the look stands for."""
+    process = making.process(pid=pid, role="worker", ppid=100, start_ns=START + MS)
+    process.append(
+        body("fetch", 0xFFFFFFFF, pid - 200, START + MS, START + 100 * MS, 10, 80, 400 * MS, 0, 40 * MS, 0, -1, -1)
+    )
+    for shown, carried, batches in looks:
+        at = ["data.py", 7] if shown < carried else None
+        process.text("carried", {"shown": shown, "carried": carried, "batches": batches, "at": at})
+    process.close()
+
+
+def test_the_usual_batch_tells_what_is_carried(making: Making) -> None:
+    trained(making)
+    weighed(making, 200, (10, 1000, 3), (20, 2000, 4))
+    weighed(making, 201, (30, 3000, 3))
+
+    assert evidence(making).loaders[0].carried == CarriedMemory(20, 2000, Location("data.py", 7))
+
+
+def test_memory_that_is_copied_once_is_not_the_usual_batch(making: Making) -> None:
+    trained(making)
+    weighed(making, 200, (10, 1000, 3), (10, 1000, 4), (0, 0, 9))
+
+    carried = evidence(making).loaders[0].carried
+    assert carried is not None and carried.excess_bytes == 0
+
+
+def test_two_batches_do_not_tell_what_is_carried(making: Making) -> None:
+    trained(making)
+    weighed(making, 200, (10, 1000, 3), (20, 2000, 4))
+
+    assert evidence(making).loaders[0].carried is None
 
 
 # The ledger of the workers: 4 s each, of which 2 s for samples and 0.4 s for collating.

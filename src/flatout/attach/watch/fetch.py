@@ -12,16 +12,16 @@ from itertools import chain, islice
 from multiprocessing import queues
 from pathlib import PurePath
 from threading import get_ident
-from types import CodeType, FrameType
+from types import CodeType, FrameType, GeneratorType
 from typing import Any
 
 from .. import wire
-from ..batch import count_samples
+from ..batch import carried_bytes, count_samples
 from ..context import Context
 from ..imports import after_import
 from ..patching import guard
 from ..recorder import Output
-from ..sites import MOST_FRAMES, user_frame
+from ..sites import MOST_FRAMES, is_users, user_frame
 from ..wire import COLLATE, HANDOVER, ORDER, PIPE, ROOM, SAMPLES, UNKNOWN_NATURE
 from .caches import DatasetCaches, stored_attributes
 from .lines import UNCOLLECTED, At, Sampler, SamplerWatch, frames_of_others, place_of
@@ -44,6 +44,9 @@ _COST_RATIO = 500
 _NEVER_NS = 1 << 62
 _MOST_DATASETS = 7
 _NOT_KNOWN = (-1, -1)
+# The batch of a worker whose memory is looked at first, and how much rarer each look is than the one before. What a
+# dataset keeps and gives away in parts is copied with the first batch, and shared from then on.
+_FIRST_WEIGHED, _RARER = 3, 1.5
 
 
 class FetchMeter:
@@ -65,6 +68,8 @@ class FetchMeter:
         self._armed = False
         self._is_first = is_first
         self._to_write = _EACH_AT_FIRST
+        # Batches of the training process are handed to nobody.
+        self._until_weighed = self._since_weighed = _FIRST_WEIGHED if worker >= 0 else 0
         # In the training process the thread does more than fetch.
         self._scheduling = Scheduling() if worker >= 0 else None
         self._begin(clock())
@@ -109,9 +114,24 @@ class FetchMeter:
             fetcher = self._fetcher()
             whole = fetcher is not None and fetcher.auto_collation
             self._add(len(index) if whole else count_samples(batch) or 1, begun, clock())
+            self._until_weighed -= 1
+            if self._until_weighed == 0:
+                self._weigh(fetcher, batch)
         except Exception as error:
             self._trouble(error)
         return batch
+
+    def _weigh(self, fetcher: Any, batch: Any) -> None:
+        """Note the memory that this batch takes along, and what of it the batch shows."""
+        batches = self._since_weighed
+        self._until_weighed = self._since_weighed = int(_RARER * batches)
+        try:
+            shown, carried = carried_bytes(batch)
+        except Exception:
+            return  # a batch whose attributes raise when looked at
+        at = handed_out_at(fetcher) if shown < carried else None
+        note = {"shown": shown, "carried": carried, "batches": batches, "at": at}
+        self._output().text("carried", note)
 
     def _add(self, samples: int, begun: int, ended: int) -> None:
         took = ended - begun
@@ -205,6 +225,20 @@ class CacheSchedule:
         self._cost_ns += cpu_clock() - begun
         self._interval_ns = min(int(_SLOWER * self._interval_ns), _LONGEST_INTERVAL_NS)
         self.before_ns, self.after_ns = now + max(self._interval_ns, _COST_RATIO * self._cost_ns), _NEVER_NS
+
+
+def handed_out_at(fetcher: Any) -> tuple[str, int] | None:
+    """Where the user's dataset hands a sample out: the `yield` it stands at, or the last line of its `__getitem__`."""
+    at = getattr(fetcher, "dataset_iter", None)
+    found = None
+    while isinstance(at, GeneratorType):
+        if at.gi_frame is not None and is_users(at.gi_code.co_filename):
+            found = (at.gi_code.co_filename, at.gi_frame.f_lineno)
+        at = at.gi_yieldfrom
+    code = getattr(getattr(type(fetcher.dataset), "__getitem__", None), "__code__", None)
+    if found is None and isinstance(code, CodeType) and is_users(code.co_filename) and not hasattr(at, "__next__"):
+        found = (code.co_filename, max(line for *_, line in code.co_lines() if line))
+    return None if found is None else (os.path.abspath(found[0]), found[1])
 
 
 def _reference(dataset: Any) -> Callable[[], Any]:

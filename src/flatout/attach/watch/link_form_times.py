@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
-from .link_forms import WHOLE, Form, Kind, awkward_dims, describe_form, next_length
+from .link_forms import WHOLE, Form, Kind, awkward_dims, count_multiplications, describe_form, next_length
 
 # Somebody waits for the process to end.
 _MOST_TIMED, _MOST_S = 6, 2.0
@@ -234,9 +235,38 @@ def _enlargements(torch: Any, form: Form) -> tuple[Way, Way]:
     )
 
 
+def _chains(torch: Any, form: Form) -> tuple[Way, Way]:
+    batch, times = _batch(form) if form.sizes[0] > 1 else (1, 1.0)
+    whole = form.sizes[1:]
+    scale = min(1.0, (_MOST_WORK * form.sizes[0] / (batch * form.work)) ** (1 / 3))
+    lengths = [max(1, round(scale * length)) for length in whole]
+    batched = (batch,) if form.names[0] == "bmm" else ()
+    inputs = tuple(_values(torch, (*batched, *shape), form.dtype) for shape in pairwise(lengths))
+
+    def in_order(order: Sequence[int]) -> Way:
+        def multiply(*matrices: Any) -> Any:
+            splits = iter(order)
+
+            def part(first: int, end: int) -> Any:
+                if end - first < 2:
+                    return matrices[first]
+                split = next(splits)
+                left = part(first, split)
+                return left @ part(split, end)
+
+            return part(0, len(matrices))
+
+        larger = count_multiplications(whole, order) / count_multiplications(lengths, order)
+        return Way(inputs, multiply, times * larger)
+
+    half = len(form.options) // 2
+    return in_order(form.options[:half]), in_order(form.options[half:])
+
+
 _WAYS: dict[Kind, Callable[[Any, Form], tuple[Way, Way]]] = {
     "product": _products,
     "factorization": _factorizations,
     "transform": _transforms,
     "enlarged": _enlargements,
+    "chain": _chains,
 }

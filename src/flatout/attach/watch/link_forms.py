@@ -1,23 +1,26 @@
 """Operations on the host that cost what they do for their form, not for what has to be computed.
 
 A product or a factorization of one matrix spread over a batch, Fourier transforms of lengths with large prime factors,
-several factorizations of one matrix, a convolution of 1x1 behind an interpolation. They are read off the autograd
-graph: shapes, strides and which node gave what. Both forms are timed when the process ends. No tensor of the script is
-kept, but for a copy of one symmetric matrix that may turn out to be positive definite.
+several factorizations of one matrix, a convolution of 1x1 behind an interpolation, products of several matrices in a
+dear order. They are read off the autograd graph: shapes, strides and which node gave what. Both forms are timed when
+the process ends. No tensor of the script is kept, but for a copy of one symmetric matrix that may turn out to be
+positive definite.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from time import perf_counter
 from typing import Any, Literal
 
 from ..graph import saved_tensor
 from .link_calls import Key
 
-Kind = Literal["product", "factorization", "transform", "factored_again", "enlarged"]
+Kind = Literal["product", "factorization", "transform", "factored_again", "enlarged", "chain"]
 
 # In multiplications, about: smaller ones take less than looking at them.
 _LEAST_WORK = 1e5
@@ -42,6 +45,14 @@ _FACTORIZATIONS = {
 # What one factorization (Cholesky or LU) serves.
 _SERVED = frozenset({"inv", "slogdet", "det", "cholesky", "solve"})
 _PRODUCTS = frozenset({"MmBackward0", "MvBackward0", "BmmBackward0"})
+# How a product names both factors.
+_CHAINED = {"MmBackward0": ("self", "mat2"), "MvBackward0": ("self", "vec"), "BmmBackward0": ("self", "mat2")}
+# A batch goes through three nodes from one product to the next, and perhaps through one that transposes.
+_CHAIN_HOPS = 5
+_PASSED = _VIEWS | _TURNS | {"ExpandBackward0"}
+# A letter names each matrix, and the cheapest order of so many is found in a millisecond.
+_MOST_PRODUCTS = 16
+_LEAST_RATIO = 1.5  # of multiplications
 _TRANSFORMS = {"FftR2CBackward0": "r2c", "FftC2CBackward0": "c2c", "FftC2RBackward0": "c2r"}
 _ENLARGING = {
     "UpsampleNearest2DBackward0": "nearest",
@@ -61,7 +72,8 @@ class Form:
     `sizes` and `options` by kind. product: batch, rows, inner, columns; which factor is one matrix.
     factorization: batch, side. transform: the shape, the real side's; its dimensions. factored_again: batch, side,
     columns of products with the inverse. enlarged: images, channels, height and width, those after, channels after;
-    whether corners are aligned.
+    whether corners are aligned. chain: batch, rows of each matrix and columns of the last; its order and the cheapest,
+    as in `Chain`.
     """
 
     kind: Kind
@@ -83,6 +95,8 @@ class Form:
         if self.kind == "enlarged":
             images, channels, _, _, height, width, after = sizes
             return float(images * height * width) * channels * after
+        if self.kind == "chain":
+            return float(sizes[0] * count_multiplications(sizes[1:], self.options[: len(self.options) // 2]))
         return float(sizes[0]) * sizes[1] ** 3 * len(self.names)
 
 
@@ -105,6 +119,14 @@ class _Pass:
     # By what gives a matrix, the nodes that factor it.
     factored: dict[tuple[Any, int], list[tuple[int, Any]]] = field(default_factory=dict)
     padded: set[int] = field(default_factory=set)  # lengths of transforms of padded signals
+    chained: set[Any] = field(default_factory=set)  # products that are part of a chain
+    _taken: Counter[Any] = field(default_factory=Counter)
+
+    def takers_of(self, giver: Any) -> int:
+        """How many times what this node gives is taken."""
+        if not self._taken:
+            self._taken.update(given for _, node in self.nodes for given, _ in node.next_functions)
+        return self._taken[giver]
 
 
 class OtherForms:
@@ -333,6 +355,164 @@ def _enlarged(now: _Pass, number: int, node: Any) -> Iterator[FoundForm]:
     yield FoundForm(form, _lines(now, number, enlarger))
 
 
+@dataclass(slots=True)
+class Chain:
+    """Products of products, flattened: which matrices, and in which order they are multiplied.
+
+    An order tells before which matrix each product splits its own, the whole chain first, then all to the left of that
+    split, then all to the right: (A B) C is 2, 1.
+    """
+
+    lengths: list[int] = field(default_factory=list)  # rows of each matrix, and columns of the last
+    needs: list[bool] = field(default_factory=list)
+    order: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)  # of the products
+    is_dense: bool = True
+
+    def add_product(self, now: _Pass, node: Any, is_turned: bool) -> None:
+        self.numbers.append(node._sequence_nr())
+        now.chained.add(node)
+        place = len(self.order)
+        self.order.append(0)
+        inner = _inner_length(node)
+        made = _shape_of(node, 0)
+        columns = [] if node.name() == "MvBackward0" else made[-1:]
+        shapes = [[*made, inner], [inner]] if not columns else [[*made[:-1], inner], [*made[:-2], inner, *columns]]
+        for position in (1, 0) if is_turned else (0, 1):
+            self._add_factor(now, node, position, shapes[position], is_turned)
+            if not self.order[place]:
+                self.order[place] = len(self.needs)
+
+    def _add_factor(self, now: _Pass, node: Any, position: int, shape: Sequence[int], is_turned: bool) -> None:
+        giver = node.next_functions[position][0]
+        product, turns = _product_behind(now, giver, shape)
+        if product is not None and len(self.numbers) < _MOST_PRODUCTS:
+            self.add_product(now, product, is_turned != turns)
+            return
+        value = saved_tensor(getattr(node, f"_raw_saved_{_CHAINED[node.name()][position]}", None))
+        value = getattr(giver, "variable", None) if value is None else value
+        self.is_dense = self.is_dense and (value is None or str(value.layout) == "torch.strided")
+        self.needs.append(giver is not None)
+        rows, columns = (*shape, 1) if len(shape) == 1 else shape[-2:]
+        if is_turned:
+            rows, columns = columns, rows
+        self.lengths = [*(self.lengths or [rows]), columns]
+
+
+def _chain(now: _Pass, number: int, node: Any) -> Iterator[FoundForm]:
+    """Products whose last one this is: nodes come with the last one first."""
+    if node in now.chained or not any(_leads_to_product(giver) for giver, _ in node.next_functions):
+        return
+    chain = Chain()
+    chain.add_product(now, node, False)
+    if len(chain.order) < 2 or not chain.is_dense:
+        return
+    best = cheapest_order(tuple(chain.lengths))
+    costs = [count_multiplications(chain.lengths, order) for order in (chain.order, best)]
+    if costs[0] < _LEAST_RATIO * costs[1]:
+        return
+    made = node._input_metadata[0]
+    batch = int(made.shape[0]) if len(made.shape) > 2 else 1
+    dtype = str(made.dtype).removeprefix("torch.")
+    names = ("bmm" if len(made.shape) > 2 else "mm",)
+    form = Form("chain", (batch, *chain.lengths), names, dtype, tuple(chain.needs), (*chain.order, *best))
+    yield FoundForm(form, tuple(dict.fromkeys(now.maker_of(each) for each in chain.numbers)))
+
+
+def _leads_to_product(node: Any) -> bool:
+    """By names alone: most products have no other behind them, and shapes take longer to read."""
+    for _ in range(_CHAIN_HOPS):
+        name = "" if node is None else node.name()
+        if name in _CHAINED:
+            return True
+        if name not in _PASSED:
+            return False
+        node = node.next_functions[0][0]
+    return False
+
+
+def _product_behind(now: _Pass, node: Any, shape: Sequence[int]) -> tuple[Any, bool]:
+    """The product that gives this factor and nothing else, and whether it is transposed."""
+    shape, is_turned = list(shape), False
+    passed: list[Any] = []
+    for _ in range(_CHAIN_HOPS):
+        if node is None or hasattr(node, "variable"):
+            break
+        passed.append(node)
+        name, made = node.name(), _shape_of(node, 0)
+        if name in _CHAINED:
+            is_ours = made == shape and all(now.takers_of(each) == 1 for each in passed)
+            return (node, is_turned) if is_ours else (None, False)
+        if name in _TURNS:
+            if made != shape or not _turns_matrices(node, len(made)):
+                break
+            shape[-2:] = shape[:-3:-1]
+            is_turned = not is_turned
+        elif name not in _PASSED or (name == "ExpandBackward0" and list(node._saved_self_sym_sizes) != made):
+            break  # what keeps the order of all values is no other matrix, if it has the same shape in the end
+        node = node.next_functions[0][0]
+    return None, False
+
+
+def _turns_matrices(node: Any, dims: int) -> bool:
+    """Of all dimensions only the last two change places."""
+    if node.name() == "TransposeBackward0":
+        return {_dim(node._saved_dim0, dims), _dim(node._saved_dim1, dims)} == {dims - 2, dims - 1}
+    if node.name() == "PermuteBackward0":
+        order = [_dim(dim, dims) for dim in node._saved_dims]
+        return order == [*range(dims - 2), dims - 1, dims - 2]
+    return node.name() == "TBackward0" and dims == 2
+
+
+def _inner_length(node: Any) -> int:
+    for position, name in enumerate(_CHAINED[node.name()]):
+        saved = saved_tensor(getattr(node, f"_raw_saved_{name}", None))
+        giver, place = node.next_functions[position]
+        if saved is not None or giver is not None:
+            shape = _shape_of(giver, place) if saved is None else saved.shape
+            return int(shape[-1] if position == 0 or len(shape) == 1 else shape[-2])
+    raise ValueError(node.name())
+
+
+def count_multiplications(lengths: Sequence[int], order: Sequence[int]) -> int:
+    splits = iter(order)
+
+    def count(first: int, end: int) -> int:
+        if end - first < 2:
+            return 0
+        split = next(splits)
+        return lengths[first] * lengths[split] * lengths[end] + count(first, split) + count(split, end)
+
+    return count(0, len(lengths) - 1)
+
+
+@lru_cache(maxsize=64)  # steps, and products in a loop, have the same again and again
+def cheapest_order(lengths: tuple[int, ...]) -> tuple[int, ...]:
+    """With the fewest multiplications, by the matrix-chain recurrence."""
+    matrices = len(lengths) - 1
+    costs, splits = {(first, first + 1): 0 for first in range(matrices)}, {}
+    for count in range(2, matrices + 1):
+        for first in range(matrices - count + 1):
+            end = first + count
+            costs[first, end], splits[first, end] = min(
+                (costs[first, split] + costs[split, end] + lengths[first] * lengths[split] * lengths[end], split)
+                for split in range(first + 1, end)
+            )
+
+    def order(first: int, end: int) -> tuple[int, ...]:
+        if end - first < 2:
+            return ()
+        split = splits[first, end]
+        return (split, *order(first, split), *order(split, end))
+
+    return order(0, matrices)
+
+
+def _batched(now: _Pass, number: int, node: Any) -> Iterator[FoundForm]:
+    spread = list(_product(now, number, node))
+    yield from spread or _chain(now, number, node)
+
+
 def _shape_of(node: Any, place: int) -> list[int]:
     shape = node.variable.shape if hasattr(node, "variable") else node._input_metadata[place].shape
     return [int(length) for length in shape]
@@ -347,7 +527,9 @@ def _lines(now: _Pass, number: int, before: Any) -> tuple[Key, ...]:
 _FACTORS = {"BmmBackward0": (0, ("self", "mat2")), "BaddbmmBackward0": (1, ("batch1", "batch2"))}
 # By the name of a node, what tells whether it has another form.
 _RECOGNISED: dict[str, Callable[[_Pass, int, Any], Iterator[FoundForm]]] = {
+    **dict.fromkeys(_CHAINED, _chain),
     **dict.fromkeys(_FACTORS, _product),
+    "BmmBackward0": _batched,
     **dict.fromkeys(_FACTORIZATIONS, _factorization),
     **dict.fromkeys(_TRANSFORMS, _transform),
     "ConvolutionBackward0": _enlarged,

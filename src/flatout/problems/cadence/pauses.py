@@ -318,20 +318,23 @@ def steady_steps(run: Evidence) -> int:
     return max(1, run.report.run.steps - run.report.warmup_steps)
 
 
-# What only every n-th step does, by the text: `if step % n == 0:`.
+# What only every n-th step does, by the text: `if step % n == 0:`, and what follows `if step % n: return`.
 
 _CHANGES = {"append", "extend", "add", "insert", "update", "push", "put", "store", "remember", "write_back"}
 
 
 @lru_cache(maxsize=64)
 def periodic_blocks(text: str) -> tuple[range, ...]:
-    """Bodies of an `if` with a remainder in its test, the outermost, of which the rest of the loop uses nothing."""
+    """Statements under a remainder, the outermost, of which the rest of the loop uses nothing."""
     module = parse_text(text)
     parents = {id(child): parent for parent in ast.walk(module.tree) for child in ast.iter_child_nodes(parent)}
     found: list[range] = []
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.If) and _has_remainder(node.test) and not _is_used_around(node, module.tree, parents):
-            found.append(range(node.body[0].lineno, (node.body[-1].end_lineno or node.body[-1].lineno) + 1))
+        if not isinstance(node, ast.If) or not _has_remainder(node.test):
+            continue
+        body = _behind(node, parents[id(node)]) if _only_leaves(node) else node.body
+        if body and not _is_used_around(node, body, module.tree, parents):
+            found.append(range(body[0].lineno, (body[-1].end_lineno or body[-1].lineno) + 1))
     return tuple(
         block
         for block in found
@@ -343,9 +346,23 @@ def _has_remainder(test: ast.expr) -> bool:
     return any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) for node in ast.walk(test))
 
 
-def _is_used_around(block: ast.If, tree: ast.AST, parents: Mapping[int, ast.AST]) -> bool:
-    """Does the loop around it, else the function, read what it binds or changes? Attributes are anybody's."""
-    inside = [node for statement in block.body for node in ast.walk(statement)]
+def _only_leaves(block: ast.If) -> bool:
+    """`if step % n: return`"""
+    only = block.body[0] if len(block.body) == 1 and not block.orelse else None
+    return isinstance(only, ast.Continue) or (isinstance(only, ast.Return) and only.value is None)
+
+
+def _behind(block: ast.If, parent: ast.AST) -> list[ast.stmt]:
+    """The statements that follow it in the same body."""
+    body: list[ast.stmt] = getattr(parent, "body", [])
+    return body[body.index(block) + 1 :] if block in body else []
+
+
+def _is_used_around(block: ast.If, body: Sequence[ast.stmt], tree: ast.AST, parents: Mapping[int, ast.AST]) -> bool:
+    """Does the loop around it, else the function, read what its body binds or changes? Attributes are anybody's, but
+    for what follows or precedes a training loop in the function that holds it.
+    """
+    inside = [node for statement in body for node in ast.walk(statement)]
     made = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     attributes = {node.attr for node in inside if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
     for node in inside:
@@ -361,7 +378,7 @@ def _is_used_around(block: ast.If, tree: ast.AST, parents: Mapping[int, ast.AST]
         around, ast.For | ast.While | ast.FunctionDef | ast.AsyncFunctionDef
     ):
         around = parents[id(around)]
-    own = {id(node) for node in inside}
+    own = {id(node) for node in inside} | _beside_training(tree)
     return any(
         isinstance(node, ast.Name) and node.id in made and isinstance(node.ctx, ast.Load) and id(node) not in own
         for node in ast.walk(around)
@@ -370,6 +387,24 @@ def _is_used_around(block: ast.If, tree: ast.AST, parents: Mapping[int, ast.AST]
         for node in ast.walk(tree)
         if id(node) not in own
     )
+
+
+def _beside_training(tree: ast.AST) -> set[int]:
+    """Nodes of functions that hold a loop which calls backward, outside of that loop."""
+    beside: set[int] = set()
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.Module):
+            continue
+        nodes = list(walk_scope(function))
+        loops = [node for node in nodes if isinstance(node, ast.For | ast.While) and _calls_backward(node)]
+        if loops:
+            within = {id(node) for loop in loops for node in ast.walk(loop)}
+            beside |= {id(node) for node in nodes if id(node) not in within}
+    return beside
+
+
+def _calls_backward(loop: ast.AST) -> bool:
+    return any(isinstance(node, ast.Call) and called_name(node) == "backward" for node in ast.walk(loop))
 
 
 # Functions of a file that only serve another one of it, and what is done under one condition with a pause.

@@ -2,11 +2,12 @@
 
 What it is: one matrix is expanded over the batch, and each of the batch is multiplied with it or factors it; Fourier
 transforms have a length with large prime factors; one matrix is factored several times in a step, or inverted to be
-multiplied with; an image is enlarged before a convolution of 1x1.
+multiplied with; an image is enlarged before a convolution of 1x1; a chain of matrix products is multiplied from the
+wrong side.
 
 Why the GPU idles: it does not; the processor computes what it need not. Hundreds of small products take longer than a
 large one, backward fills a gradient of the matrix for each, and a transform of length 8191 takes twice as long as one
-of 8192.
+of 8192. `links @ links @ state` multiplies large matrices first, and `links @ (links @ state)` never does.
 
 How it shows in a run: in a window over a few steps, the autograd graph has such an operation, by what it is given:
 shapes, strides, lengths, and where it comes from. Both forms are timed with these sizes on this machine when the run
@@ -14,7 +15,8 @@ has ended, forward and backward. Only what is computed on the host, and needs gr
 
 The fix: one product of all rows, `x @ weight.T`. One `torch.linalg.slogdet(weight)` for all. Pad signals to a length
 with no factors but 2, 3 and 5. One `torch.linalg.cholesky` in place of an inverse and `logdet`, and
-`torch.cholesky_solve` for products with the inverse. The convolution of 1x1 before the interpolation.
+`torch.cholesky_solve` for products with the inverse. The convolution of 1x1 before the interpolation. Parentheses
+around the products that are cheaper first.
 
 What to expect: the difference of the two times. Losses stay the same but for rounding. Another length of a transform
 changes what is computed where the signal is not padded anyway, as it is for convolutions: then the gain is the most
@@ -27,6 +29,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from string import ascii_uppercase
 
 from flatout.model.edits import Edits
 from flatout.problems.compute.device import spare_passes
@@ -121,6 +125,30 @@ def _words(run: Evidence, form: OtherForm, ms: float) -> tuple[Message, Message]
     if form.kind == "factored_again":
         cause = message("co525.cause_factored_again", size=form.sizes[1], names=names, **facts)
         return cause, message("co525.change_factored_again")
+    if form.kind == "chain":
+        half = len(form.options) // 2
+        now, order = (_expression(form.sizes[1:], part) for part in (form.options[:half], form.options[half:]))
+        cause = message("co525.cause_chain", shapes=_shapes(form.sizes[1:]), now=now, order=order, **facts)
+        return cause, message("co525.change_chain", order=order)
     _, _, height, width, high, wide, _ = form.sizes
     cause = message("co525.cause_enlarged", pixels=high * wide / (height * width), **facts)
     return cause, message("co525.change_enlarged")
+
+
+def _shapes(lengths: Sequence[int]) -> str:
+    return ", ".join(f"{rows} x {columns}" for rows, columns in pairwise(lengths))
+
+
+def _expression(lengths: Sequence[int], order: Sequence[int]) -> str:
+    """Such as A @ (B @ c); an order tells where each product splits its matrices, the whole first, then its left."""
+    splits = iter(order)
+
+    def write(first: int, end: int) -> str:
+        if end - first == 1:
+            letter = ascii_uppercase[first]
+            return letter.lower() if 1 in (lengths[first], lengths[end]) else letter
+        split = next(splits)
+        parts = [(write(first, split), split - first), (write(split, end), end - split)]
+        return " @ ".join(f"({text})" if count > 1 else text for text, count in parts)
+
+    return write(0, len(lengths) - 1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing import get_context
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 from flatout.attach.recorder import Output
-from flatout.attach.watch.fetch import WorkerSampler, _stage_of_feeder
+from flatout.attach.watch.fetch import WorkerSampler, _stage_of_feeder, handed_out_at
 from flatout.attach.wire import COLLATE, HANDOVER, ORDER, ROOM, SAMPLES
 
 Found = tuple[int, FrameType] | None
@@ -88,3 +88,40 @@ def test_a_worker_without_an_order_may_be_handing_over() -> None:
     finally:
         queue.close()
         queue.join_thread()
+
+
+class Streamed:
+    def __iter__(self) -> Iterator[int]:
+        yield from self.inner()
+
+    def inner(self) -> Iterator[int]:
+        yield 1
+        yield 2
+
+
+class Indexed:
+    def __getitem__(self, index: int) -> int:
+        self.last = index
+        return index + 1
+
+
+def test_a_sample_is_handed_out_where_the_users_innermost_generator_stands() -> None:
+    dataset = Streamed()
+    samples = iter(dataset)
+    first = Streamed.inner.__code__.co_firstlineno
+
+    for number in (1, 2):
+        assert next(samples) == number
+        at = handed_out_at(SimpleNamespace(dataset=dataset, dataset_iter=samples))
+        assert at == (__file__, first + number)
+
+
+def test_a_sample_is_handed_out_at_the_end_of_getitem() -> None:
+    first = Indexed.__getitem__.__code__.co_firstlineno
+
+    assert handed_out_at(SimpleNamespace(dataset=Indexed())) == (__file__, first + 2)
+
+
+def test_nobody_knows_where_other_iterators_hand_out() -> None:
+    assert handed_out_at(SimpleNamespace(dataset=Indexed(), dataset_iter=map(abs, [1]))) is None
+    assert handed_out_at(SimpleNamespace(dataset=[1, 2])) is None

@@ -9,7 +9,16 @@ import torch
 import torch.nn.functional as F
 
 from flatout.attach.watch.link_form_times import make_ways, time_form, time_forms
-from flatout.attach.watch.link_forms import WHOLE, Form, FoundForm, OtherForms, describe_found, next_length
+from flatout.attach.watch.link_forms import (
+    WHOLE,
+    Form,
+    FoundForm,
+    OtherForms,
+    cheapest_order,
+    count_multiplications,
+    describe_found,
+    next_length,
+)
 from tests.unit.attach.watch.passes import nodes_of
 
 _BATCH, _SIDE = 32, 24
@@ -117,6 +126,94 @@ def test_a_convolution_behind_an_interpolation_is_found() -> None:
     assert (found.form.kind, found.form.sizes) == ("enlarged", (2, 16, 32, 32, 64, 64, 8))
 
 
+def chained(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
+    return [leaf(*shape) for shape in shapes]
+
+
+_SQUARE, _THIN, _LEVEL = (500, 500), (500, 16), (64, 64)
+
+
+@pytest.mark.parametrize(
+    ("make", "shapes", "sizes", "orders"),
+    [
+        (lambda a, x: a @ a @ x, (_SQUARE, _THIN), (1, 500, 500, 500, 16), ((2, 1), (1, 2))),
+        (lambda a, x: a @ a @ a @ x, (_SQUARE, _THIN), (1, 500, 500, 500, 500, 16), ((3, 2, 1), (1, 2, 3))),
+        (lambda a, v: a @ a @ v, (_SQUARE, (500,)), (1, 500, 500, 500, 1), ((2, 1), (1, 2))),
+        (lambda a, x: x.mT @ (a @ a), (_SQUARE, _THIN), (1, 16, 500, 500, 500), ((1, 2), (2, 1))),
+        (lambda a, x: (a @ a.mT).T @ x, (_SQUARE, _THIN), (1, 500, 500, 500, 16), ((2, 1), (1, 2))),
+        (lambda a, b, x: (a @ b).mT @ x, ((500, 400), (400, 300), _THIN), (1, 300, 400, 500, 16), ((2, 1), (1, 2))),
+        (lambda a, x: a.detach() @ a @ x.detach(), (_SQUARE, _THIN), (1, 500, 500, 500, 16), ((2, 1), (1, 2))),
+        (lambda q, k, v: q @ k.mT @ v, ((4, 90, 8),) * 3, (4, 90, 8, 90, 8), ((2, 1), (1, 2))),
+        (lambda q, k, v: q @ k.mT @ v, ((2, 2, 90, 8),) * 3, (4, 90, 8, 90, 8), ((2, 1), (1, 2))),
+        (lambda q, k, v: (k @ q.mT).mT @ v, ((4, 90, 8),) * 3, (4, 90, 8, 90, 8), ((2, 1), (1, 2))),
+    ],
+)
+def test_products_in_a_dear_order_are_found(
+    make: Callable[..., torch.Tensor],
+    shapes: tuple[tuple[int, ...], ...],
+    sizes: tuple[int, ...],
+    orders: tuple[tuple[int, ...], tuple[int, ...]],
+) -> None:
+    made = make(*chained(*shapes))
+
+    (found,) = look(made.sum())
+
+    assert (found.form.kind, found.form.sizes, found.form.options) == ("chain", sizes, orders[0] + orders[1])
+    assert found.form.work == count_multiplications(sizes[1:], orders[0]) * sizes[0]
+
+
+def test_a_chain_is_at_the_line_of_its_last_product() -> None:
+    links, state = chained(_SQUARE, _THIN)
+    once = links @ links
+    last = once @ state
+
+    (found,) = look(last.sum())
+
+    assert last.grad_fn is not None and once.grad_fn is not None
+    assert [line[0] for line in found.lines] == [last.grad_fn._sequence_nr(), once.grad_fn._sequence_nr()]
+    assert found.form.needs == (True, True, True)
+
+
+def test_a_product_that_is_needed_elsewhere_is_given() -> None:
+    links, state = chained(_SQUARE, _THIN)
+    twice = links @ links
+    third = twice @ links
+
+    (found,) = look((third @ state).sum() + twice.tanh().sum())
+
+    assert found.form.sizes == (1, 500, 500, 500, 16)  # of two matrices and the state, not of three
+
+
+def also_used(links: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+    twice = links @ links
+    return (twice @ state).sum() + twice.tanh().sum()
+
+
+@pytest.mark.parametrize(
+    ("make", "shapes"),
+    [
+        (lambda a, x: a @ (a @ x), (_SQUARE, _THIN)),
+        (also_used, (_SQUARE, _THIN)),
+        (lambda a, x: a @ a @ x, ((64, 64), (64, 200))),
+        (lambda a, x: a @ a @ a, (_LEVEL, _LEVEL)),
+        (lambda a, x: (a @ a).tanh() @ x, (_SQUARE, _THIN)),
+        (lambda a, x: (a @ a).view(250, 1000).mT @ x[:250], (_SQUARE, _THIN)),
+        (lambda a, x: (a @ a).t().reshape(250, 1000) @ torch.cat([x, x]), (_SQUARE, _THIN)),
+        (lambda a, x: a.to_sparse() @ x @ x.mT[:, :8], (_SQUARE, _THIN)),
+        (lambda a, x: a @ a @ x, ((8, 8), (8, 1))),
+    ],
+)
+def test_chains_that_are_left_alone(make: Callable[..., torch.Tensor], shapes: tuple[tuple[int, ...], ...]) -> None:
+    assert look(make(*chained(*shapes)).sum()) == []
+
+
+@pytest.mark.parametrize(
+    ("lengths", "order"), [((30, 35, 15, 5, 10, 20, 25), (3, 1, 2, 5, 4)), ((9, 1, 9), (1,)), ((5, 9, 9, 1), (1, 2))]
+)
+def test_the_cheapest_order(lengths: tuple[int, ...], order: tuple[int, ...]) -> None:
+    assert cheapest_order(lengths) == order
+
+
 def used_twice(images: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     large = F.interpolate(images, scale_factor=2)
     return F.conv2d(large, weight).sum() + large.tanh().sum()
@@ -151,6 +248,8 @@ _FORMS = (
     Form("factorization", (8, 6), ("qr",), "float32", (True,)),
     Form("enlarged", (2, 3, 4, 4, 8, 8, 5), ("nearest",), "float32", (True, True), (0,)),
     Form("enlarged", (2, 3, 4, 4, 8, 8, 5), ("bilinear",), "float32", (True, False), (0,)),
+    Form("chain", (1, 12, 9, 10, 2), ("mm",), "float64", (True, True, True), (2, 1, 1, 2)),
+    Form("chain", (3, 6, 6, 6, 6, 1), ("bmm",), "float32", (False, True, False, True), (2, 1, 3, 1, 2, 3)),
 )
 
 
@@ -188,6 +287,15 @@ def test_of_a_large_one_a_part_is_timed() -> None:
     now, other = make_ways(torch, form)
 
     assert now.times > 1 and other.times == 1
+
+
+def test_of_a_large_chain_a_small_one_is_timed() -> None:
+    form = Form("chain", (1, 4000, 4000, 4000, 1), ("mm",), "float32", (True, True, True), (2, 1, 1, 2))
+
+    now, other = make_ways(torch, form)
+
+    assert now.inputs[0].shape[0] < 1000
+    assert now.times > other.times > 1  # a vector stays one
 
 
 @pytest.mark.parametrize(("length", "other"), [(8191, 8192), (8192, 8192), (1009, 1024), (7, 8), (11, 12)])

@@ -98,3 +98,36 @@ def fit(net):
     return best
 """
     assert periodic_blocks(text) == (range(6, 9),)
+
+
+WATCHED = """
+class Watch:
+    def after(self, step):
+        if step %% self.every:
+            return
+        score = judge(self.model)
+        if score < self.best:
+            self.best, self.kept = score, copy(self.model)
+
+def fit(model, batches):
+    watch = Watch(model)
+    for step, batch in enumerate(batches):
+        loss = model(batch)
+        loss.backward()
+        watch.after(step)%s
+    return watch.kept
+"""
+
+
+def test_what_follows_where_all_other_steps_leave_is_found() -> None:
+    assert periodic_blocks(WATCHED % "") == (range(6, 9),)
+    # The training reads what it makes.
+    assert periodic_blocks(WATCHED % "\n        model = watch.kept") == ()
+
+
+def test_the_rest_of_a_loop_that_most_steps_leave_out_is_found() -> None:
+    text = "for step in all:\n    train(step)\n    if step % 3:\n        continue\n    judge(step)\n    show(step)\n"
+
+    assert periodic_blocks(text) == (range(5, 7),)
+    # It does something else in these steps, so that what follows is no exception.
+    assert periodic_blocks(text.replace("        continue", "        rest(step)\n        continue")) == (range(4, 6),)

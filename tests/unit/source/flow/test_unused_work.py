@@ -1,0 +1,100 @@
+"""Statements of a training step of which nothing leads to an update."""
+
+from __future__ import annotations
+
+import pytest
+
+from flatout.source.flow.unused_work import unused_blocks
+
+# The statement in question is on line 3 of the loop's function, before the loss, or at its end.
+_LOOP = """\
+def fit(model, loader, optimizer, helper):
+    for step, (x, y) in enumerate(loader):
+        {first}
+        out = model(x)
+        loss = criterion(out, y)
+        loss.backward()
+        optimizer.step()
+        {last}
+"""
+
+
+def found(first: str = "pass", last: str = "pass", more: str = "") -> list[str]:
+    text = _LOOP.format(first=first, last=last) + more
+    lines = text.splitlines()
+    return [lines[block[0] - 1].strip() for block in unused_blocks(text)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "score = metric(out, y)",
+        "total += loss.item()",
+        "meter.update(out.detach(), y)",
+        "print(f'{loss.item():.3f}')",
+        "scores = [rank(row) for row in out.detach()]",
+    ],
+)
+def test_what_nothing_reads_is_unused(statement: str) -> None:
+    assert found(last=statement) == [statement]
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["x = augment(x)", "helper.prepare(x)", "model.refresh()", "x, y = mix(x, y)", "helper()", "adjust(model)"],
+)
+def test_what_reaches_the_loss_is_used(first: str) -> None:
+    assert found(first=first) == []
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "adjust(model)",  # it may change the model
+        "average.lerp_(out.mean(), 0.1)",  # an average of weights is what a training may be for
+        "memory = helper.next(out)\n        model.push(memory)",  # used by the next step
+        "loss_now = loss.item()\n        if loss_now > 9:\n            break",
+        "for group in optimizer.param_groups:\n            group['lr'] = rate(step)",
+        "scheduler.step()",
+    ],
+)
+def test_what_a_later_step_may_read_is_used(last: str) -> None:
+    assert found(last=last) == []
+
+
+def test_functions_of_the_file_are_looked_into() -> None:
+    counts = "\nseen = []\ndef note(out):\n    seen.append(out.mean())\n"
+    trains = "\ndef note(out):\n    model.weights.push(out)\n"
+
+    assert found(last="note(out)", more=counts) == ["note(out)"]
+    # It changes the model that the loop trains.
+    assert found(last="note(out)", more=trains) == []
+
+
+def test_what_a_trainer_keeps_is_followed_by_its_attributes() -> None:
+    text = """\
+class Trainer:
+    def pulls(self, losses):
+        return [torch.autograd.grad(loss, self.model.trunk(), retain_graph=True) for loss in losses]
+
+    def train_step(self, step, x, y):
+        losses = self.losses_of(self.model(x), y)
+        self.quarrel = self.pulls(losses)
+        loss = sum(losses)
+        loss.backward()
+        self.optimizer.step()
+        if step % 75 == 0:
+            print(self.quarrel)
+"""
+
+    assert [block[0] for block in unused_blocks(text)] == [7, 11]
+    # The weights of the losses come from it.
+    assert [block[0] for block in unused_blocks(text.replace("sum(losses)", "mix(losses, self.quarrel)"))] == [11]
+
+
+def test_what_decides_where_a_step_goes_on_is_used() -> None:
+    assert found(first="if too_long(x):\n            continue") == []
+
+
+def test_a_call_without_arguments_may_do_anything() -> None:
+    assert found(first="observe()") == []
