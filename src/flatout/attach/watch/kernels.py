@@ -11,6 +11,7 @@ a graph.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -33,7 +34,7 @@ FIXED_S, LAUNCH_S = 0.04, 0.000035
 LAUNCHES_PER_NODE = 3.0
 # What recording adds to each launch.
 _RECORDING_S = 0.000004
-_TEARDOWN = "TEARDOWN_CUPTI"
+_TEARDOWN, _TAKES_S = "TEARDOWN_CUPTI", 2.0
 # Read once, when the profiler is first set up.
 _LOG_LEVEL, _NO_LOG = "KINETO_LOG_LEVEL", "99"
 _MOST_ROWS, _LONGEST_NAME = 400, 240
@@ -72,21 +73,55 @@ def are_graphs_compiled() -> bool:
     return "torch._inductor.cudagraph_trees" in sys.modules
 
 
+class Teardown:
+    """Asks torch, by its environment variable, to take CUPTI down behind a window.
+
+    Else every launch costs more from then on: 11 µs for 8 on an H200's host. CUPTI goes in a thread of torch's, at one
+    of the next calls of CUDA, and that thread reads the variable once more when it is done: found unset, it sets CUPTI
+    up again. So the variable stays for a while.
+    """
+
+    def __init__(self) -> None:
+        self._before: str | None = None
+        self._is_held = False
+        self._due_s = math.inf
+
+    def hold(self) -> None:
+        if not self._is_held:
+            self._before, self._is_held = os.environ.get(_TEARDOWN), True
+            os.environ[_TEARDOWN] = "1"
+        self._due_s = math.inf
+
+    def let_go(self) -> None:
+        self._due_s = clock() + _TAKES_S
+
+    def end(self, now: float = math.inf) -> None:
+        """Put the variable back, if it is time to."""
+        if not self._is_held or now < self._due_s:
+            return
+        self._is_held, self._due_s = False, math.inf
+        if self._before is None:
+            os.environ.pop(_TEARDOWN, None)
+        else:
+            os.environ[_TEARDOWN] = self._before
+
+
+# One for all windows of the process: one may open while CUPTI still goes behind another.
+teardown = Teardown()
+
+
 class Profiler:
     """torch's profiler, set up for one window and taken down with CUPTI.
 
-    Else every launch costs more from then on: 11 µs for 8 on an H200's host. That goes for a window over the host alone
-    as well: where CUPTI was set up before, torch sets it up again.
+    Also for a window over the host alone: where CUPTI was set up before, torch sets it up again.
     """
 
     def __init__(self, torch: Any) -> None:
         self._autograd = torch._C._autograd
-        self._put_back: str | None = None
         self.is_open = False
 
     def open(self, config: Any, activities: set[Any]) -> None:
-        self._put_back = os.environ.get(_TEARDOWN)
-        os.environ[_TEARDOWN] = "1"
+        teardown.hold()
         try:
             with _quiet_profiler():
                 self._autograd._prepare_profiler(config, activities)
@@ -94,20 +129,14 @@ class Profiler:
             self.is_open = True
         finally:
             if not self.is_open:
-                self._put_environment_back()
+                teardown.let_go()
 
     def close(self) -> Any:
         self.is_open = False
         try:
             return self._autograd._disable_profiler()
         finally:
-            self._put_environment_back()
-
-    def _put_environment_back(self) -> None:
-        if self._put_back is None:
-            os.environ.pop(_TEARDOWN, None)
-        else:
-            os.environ[_TEARDOWN] = self._put_back
+            teardown.let_go()
 
 
 class KernelWindow:
@@ -183,6 +212,7 @@ class KernelWindow:
     def leave_to_parent(self) -> None:
         """In a forked child: one that is open is not ours."""
         self._profiler.is_open = False
+        teardown.end()
 
     def abandon(self) -> None:
         """The window comes to nothing."""

@@ -21,7 +21,7 @@ from ..sites import user_frame
 from ..steps import time_of_event
 from ..tracer import ENTER_GRAD, OPTIMIZER_ENDS, REQUEST_NO_GRAD, clock
 from .interruptions import is_compiler_used
-from .kernels import FIXED_S, LAUNCH_S, LAUNCHES_PER_NODE, KernelWindow, describe_kernels
+from .kernels import FIXED_S, LAUNCH_S, LAUNCHES_PER_NODE, KernelWindow, describe_kernels, teardown
 from .optimizer import Turns
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ class LinkWatch(Watcher):
     def at_step_end(self, codes: Sequence[int], index: int, now: float) -> bool:
         """Close the window over this step, perhaps open one over the next; `codes` are the events of the step."""
         self._look_later(index)
+        teardown.end(now)
         if self._off:
             return False
         try:
@@ -487,9 +488,11 @@ class LinkWatch(Watcher):
 
     def at_uninstall(self) -> None:
         self._stop("")
+        teardown.end()
 
     def at_stop(self) -> None:
         self._close()
+        teardown.end()
 
     def at_finish(self) -> None:
         self._tell_undecided(are_later=False)

@@ -19,7 +19,7 @@ from .. import STARTED_NS
 from ..collection import no_collection
 from ..context import Context, Watcher
 from ..tracer import OPTIMIZER_ENDS, REQUEST_NO_GRAD, clock
-from .kernels import Profiler, are_graphs_compiled
+from .kernels import Profiler, are_graphs_compiled, teardown
 from .optimizer import Turns
 
 # Of the run's time so far.
@@ -256,6 +256,7 @@ class OperationWatch(Watcher):
 
     def at_step_end(self, codes: Sequence[int], index: int, now: float) -> bool:
         """Close the window over this step, perhaps open one over the next."""
+        teardown.end(now)
         if self._off:
             return False
         try:
@@ -340,6 +341,8 @@ class OperationWatch(Watcher):
 
     def at_uninstall(self) -> None:
         self._stop()
+        teardown.end()
 
     def at_stop(self) -> None:
         self._stop()
+        teardown.end()

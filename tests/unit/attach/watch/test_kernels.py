@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
 
 import pytest
+
+from flatout.attach.tracer import clock
 
 kernels = importlib.import_module("flatout.attach.watch.kernels")
 
@@ -43,3 +46,28 @@ def test_alike_kernels_of_one_line_are_one_row_the_longest_first() -> None:
     assert told["busy_ms"] == pytest.approx(8.0)
     assert told["names"] == ["copy", "gemm"]
     assert told["rows"] == [[0, here, 1, 5.0], [1, here, 2, 3.0]]
+
+
+@pytest.mark.parametrize("before", [None, "0"])
+def test_the_variable_that_takes_cupti_down_stays_until_it_is_gone(
+    before: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TEARDOWN_CUPTI", raising=False)
+    if before is not None:
+        monkeypatch.setenv("TEARDOWN_CUPTI", before)
+    teardown = kernels.Teardown()
+
+    teardown.hold()
+    teardown.end(clock())
+    assert os.environ["TEARDOWN_CUPTI"] == "1", "a window is open"
+    teardown.let_go()
+    teardown.end(clock())
+    assert os.environ["TEARDOWN_CUPTI"] == "1", "torch still reads it"
+    # Another window opens meanwhile: what there was before it is not what this one has set.
+    teardown.hold()
+    teardown.let_go()
+    teardown.end(clock() + 60.0)
+
+    assert os.environ.get("TEARDOWN_CUPTI") == before
+    teardown.end()
+    assert os.environ.get("TEARDOWN_CUPTI") == before
