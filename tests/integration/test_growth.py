@@ -24,4 +24,5 @@ def test_work_that_takes_as_long_in_each_step_does_not_grow(watch: Watch) -> Non
 
     assert seen.returncode == 0, seen.stderr
     codes = [finding["code"] for finding in seen.json["findings"]]
-    assert "HO415" not in codes and "HO411" in codes, codes
+    # Nothing reads what it makes.
+    assert codes == ["CA606"], codes
