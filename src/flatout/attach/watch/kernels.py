@@ -19,7 +19,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ..collection import no_collection
 from ..tracer import clock
@@ -113,12 +113,20 @@ teardown = Teardown()
 class Profiler:
     """torch's profiler, set up for one window and taken down with CUPTI.
 
-    Also for a window over the host alone: where CUPTI was set up before, torch sets it up again.
+    There is one in a process: windows wait for each other. Also for a window over the host alone: where CUPTI was set
+    up before, torch sets it up again.
     """
+
+    _open: ClassVar[int] = 0
 
     def __init__(self, torch: Any) -> None:
         self._autograd = torch._C._autograd
         self.is_open = False
+
+    @classmethod
+    def is_taken(cls) -> bool:
+        """Has another window of ours torch's profiler just now?"""
+        return cls._open > 0
 
     def open(self, config: Any, activities: set[Any]) -> None:
         teardown.hold()
@@ -127,12 +135,19 @@ class Profiler:
                 self._autograd._prepare_profiler(config, activities)
                 self._autograd._enable_profiler(config, activities)
             self.is_open = True
+            Profiler._open += 1
         finally:
             if not self.is_open:
                 teardown.let_go()
 
+    def leave_to_parent(self) -> None:
+        """In a forked child: one that is open is not ours."""
+        self.is_open, Profiler._open = False, 0
+        teardown.end()
+
     def close(self) -> Any:
         self.is_open = False
+        Profiler._open = max(0, Profiler._open - 1)
         try:
             return self._autograd._disable_profiler()
         finally:
@@ -211,8 +226,7 @@ class KernelWindow:
 
     def leave_to_parent(self) -> None:
         """In a forked child: one that is open is not ours."""
-        self._profiler.is_open = False
-        teardown.end()
+        self._profiler.leave_to_parent()
 
     def abandon(self) -> None:
         """The window comes to nothing."""

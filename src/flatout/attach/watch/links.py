@@ -21,7 +21,7 @@ from ..sites import user_frame
 from ..steps import time_of_event
 from ..tracer import ENTER_GRAD, OPTIMIZER_ENDS, REQUEST_NO_GRAD, clock
 from .interruptions import is_compiler_used
-from .kernels import FIXED_S, LAUNCH_S, LAUNCHES_PER_NODE, KernelWindow, describe_kernels, teardown
+from .kernels import FIXED_S, LAUNCH_S, LAUNCHES_PER_NODE, KernelWindow, Profiler, describe_kernels, teardown
 from .optimizer import Turns
 
 if TYPE_CHECKING:
@@ -139,6 +139,8 @@ class LinkWatch(Watcher):
             self._last = index, number
         if self._context.is_ending or index < _FIRST_STEP or self._nodes <= 0 or self._context.is_settling():
             return False
+        if Profiler.is_taken():
+            return False  # by the window over operations: one over kernels would take it for the script's own
         run_s = _run_s(now)
         left_s = self._budget * run_s - self._cost_s
         expected_s, _ = self._expect(left_s, run_s)

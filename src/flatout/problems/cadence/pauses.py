@@ -398,7 +398,9 @@ def _beside_training(tree: ast.AST) -> set[int]:
         nodes = list(walk_scope(function))
         loops = [node for node in nodes if isinstance(node, ast.For | ast.While) and _calls_backward(node)]
         if loops:
-            within = {id(node) for loop in loops for node in ast.walk(loop)}
+            # What a scheduler is told after the loop is used by the next one.
+            told = [node for node in nodes if isinstance(node, ast.Call) and called_name(node) == "step"]
+            within = {id(node) for part in (*loops, *told) for node in ast.walk(part)}
             beside |= {id(node) for node in nodes if id(node) not in within}
     return beside
 

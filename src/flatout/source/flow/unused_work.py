@@ -21,6 +21,8 @@ _TRAINS = {"backward", "step", "zero_grad", "clip_grad_norm_", "clip_grad_value_
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise, ast.Yield, ast.YieldFrom, ast.Await, ast.Delete, ast.Global)
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
+# Statements that only do something; others decide, or check.
+_WORKS = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.If, ast.For)
 # What these are called on is changed.
 _CHANGES = {"append", "extend", "add", "insert", "update", "push", "put", "store", "remember", "pop", "popleft"}
 # All attributes of the object that a method belongs to.
@@ -36,13 +38,22 @@ def unused_blocks(text: str) -> tuple[range, ...]:
         if isinstance(node, _Function):
             functions.setdefault(node.name, []).append(node)
     known = {name: made[0] for name, made in functions.items() if len(made) == 1}
-    reader = _Reader(known)
+    kept = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_self(node.value)
+    }
+    reader = _Reader(known, kept)
     found: list[range] = []
     for given, body in _step_bodies(tree):
         # First what each step begins with: the batch of a loop, what a function is given.
         effects = [_Effect(bound=given), *(reader.of(statement) for statement in body)]
+        _follow_aliases(body, effects[1:])
+        # A loss, which each step makes anew, keeps nothing.
+        updated = set().union(*(each.updates for each in effects)) - set().union(*(each.bound for each in effects))
         for place, statement in enumerate(body, 1):
-            if effects[place].may_be_left_out and not _is_used(effects, place):
+            effect = effects[place]
+            if effect.may_be_left_out and updated.isdisjoint(effect.asks) and not _is_used(effects, place):
                 found.append(range(statement.lineno, (statement.end_lineno or statement.lineno) + 1))
     return tuple(found)
 
@@ -58,19 +69,30 @@ def _step_bodies(tree: ast.AST) -> Iterator[tuple[set[str], list[ast.stmt]]]:
 
 
 def _given(node: ast.For | ast.While | ast.FunctionDef) -> set[str]:
-    if isinstance(node, ast.FunctionDef):
-        return _parameters(node) - {"self"}
-    return (
-        {name.id for name in ast.walk(node.target) if isinstance(name, ast.Name)}
-        if isinstance(node, ast.For)
-        else set()
-    )
+    """What a loop begins each step with; what a function is given may be the same object as the time before."""
+    return _names_in(node.target) if isinstance(node, ast.For) else set()
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def _follow_aliases(body: Sequence[ast.stmt], effects: Sequence[_Effect]) -> None:
+    """What is changed by another name is changed: `pool = self.pool`, and then `pool.add(x)`."""
+    names: dict[str, str] = {}
+    for statement in body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name | ast.Attribute | ast.Subscript):
+            for target in statement.targets:
+                names |= {name: _owner(statement.value) for name in _names_in(target)}
+    for effect in effects:
+        effect.changes |= {names[name] for name in effect.changes - effect.bound if name in names} - {""}
 
 
 def _flat(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """What stands in a `with` is done like what stands beside it."""
+    """What stands in a `with` is done like what stands beside it, behind what the `with` itself does."""
     for statement in body:
         if isinstance(statement, ast.With):
+            yield ast.copy_location(ast.With(items=statement.items, body=[]), statement)
             yield from _flat(statement.body)
         else:
             yield statement
@@ -90,6 +112,9 @@ class _Effect:
     trains: bool = False
     # Into tensors, as an average of weights does, or into what a function is given.
     writes_in_place: bool = False
+    # What it asks something of, and what an update is asked of: `engine(x)` may prepare for `engine.backward()`.
+    asks: set[str] = field(default_factory=set)
+    updates: set[str] = field(default_factory=set)
     # It does something, and nothing in it is beyond what is understood here.
     may_be_left_out: bool = False
 
@@ -118,8 +143,11 @@ def _meet(reads: set[str], tainted: set[str]) -> bool:
 
 
 class _Reader:
-    def __init__(self, functions: Mapping[str, _Function]) -> None:
+    """`functions` by their names, where there is one of it; `kept`: attributes that some object is given."""
+
+    def __init__(self, functions: Mapping[str, _Function], kept: set[str]) -> None:
         self._functions = functions
+        self._kept = kept
         self._looked_into: dict[str, _Effect] = {}
 
     def of(self, statement: ast.stmt) -> _Effect:
@@ -140,9 +168,17 @@ class _Reader:
             # What it goes over is what its variables are parts of.
             if {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)} & effect.changes:
                 effect.changes |= {_owner(node) for node in ast.walk(loop.iter)} - {""}
-        works = any(isinstance(node, ast.Call) for node in nodes)
-        effect.may_be_left_out = works and not (effect.trains or effect.writes_in_place or defines)
+        works = isinstance(statement, _WORKS) and any(isinstance(node, ast.Call) for node in nodes)
+        # What is done for nothing that is known of may be done for anything.
+        is_known = bool(effect.changes) or all(self._is_known(node) for node in nodes if id(node) in discarded)
+        effect.may_be_left_out = works and is_known and not (effect.trains or effect.writes_in_place or defines)
         return effect
+
+    def _is_known(self, node: ast.AST) -> bool:
+        """Is it a call of a function of this file, or of Python's own?"""
+        return _is_plain_call(node) or (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self._functions
+        )
 
     def _add(self, node: ast.AST, effect: _Effect, discarded: set[int]) -> None:
         if isinstance(node, ast.Name) and node.id != "self":
@@ -161,7 +197,11 @@ class _Reader:
         name = called_name(call)
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-        effect.trains = effect.trains or name in _TRAINS
+        if name in _TRAINS:
+            effect.trains = True
+            effect.updates |= {_owner(part) for part in (owner, *given) if part is not None} - {""}
+        elif not _is_plain_call(call):
+            effect.asks |= {_owner(call.func)} - {""}
         effect.writes_in_place = effect.writes_in_place or (name.endswith("_") and not name.endswith("__"))
         callee = self._functions.get(name)
         if callee is not None:
@@ -171,14 +211,19 @@ class _Reader:
             if owner is None or _is_self(owner):
                 effect.reads |= inner.reads
                 effect.changes |= inner.changes
+                effect.asks |= inner.asks
         # Of a call whose result nobody takes, what it changes is all that it is for.
         if owner is not None and (is_discarded or name in _CHANGES):
             effect.changes |= {_owner(owner)} - {""}
         if callee is None and (is_discarded or name in ("next", "setattr")) and not _is_plain(name, owner):
             effect.changes |= {_owner(value) for value in given} - {""}
+        if callee is None and is_discarded and not _is_plain(name, owner):
+            effect.changes |= {_owner(call.func)} - {""}  # a module, perhaps, which keeps what it has seen
         if callee is None and owner is None and not given and not _is_plain(name, owner):
             effect.writes_in_place = True  # it may do anything
-        if any(_is_self(value) for value in given) or _is_self(call.func):
+        # A method that is not in this file, or is one of several; not a module that the object keeps.
+        is_own = owner is not None and _is_self(owner) and callee is None and name not in self._kept
+        if is_own or any(_is_self(value) for value in given) or _is_self(call.func):
             effect.reads.add(_ALL_OWN)
             effect.changes.add(_ALL_OWN)
 
@@ -227,6 +272,10 @@ _PLAIN = frozenset(dir(builtins))
 
 def _is_plain(name: str, owner: ast.AST | None) -> bool:
     return owner is None and name in _PLAIN and name not in ("setattr", "delattr", "next", "exec", "eval")
+
+
+def _is_plain_call(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and _is_plain(node.func.id, None)
 
 
 def _is_self(node: ast.AST) -> bool:

@@ -11,6 +11,7 @@ import torch
 
 from flatout.attach.recorder import Output
 from flatout.attach.tracer import OPTIMIZER_BEGINS, OPTIMIZER_ENDS, REQUEST_NO_GRAD, clock
+from flatout.attach.watch.kernels import Profiler
 from flatout.attach.watch.links import _MOST_WAITED, LinkWatch
 from tests.unit.attach.contexts import make_context
 
@@ -212,4 +213,16 @@ def test_one_over_lines_that_was_too_dear_is_not_tried_again_for_as_little() -> 
     expected_s, is_of_lines = training.watch._expect(1e-9, 1.0)
     assert is_of_lines
     assert expected_s >= 2.0 * limit_s
+    training.end()
+
+
+def test_no_window_opens_while_another_one_has_the_profiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Profiler, "_open", 1)
+    training = Training(window_budget=1.0)
+    training.steps(20)
+    assert not training.opened
+
+    monkeypatch.setattr(Profiler, "_open", 0)
+    training.steps(20)
+    assert training.opened
     training.end()

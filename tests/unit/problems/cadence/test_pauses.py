@@ -121,6 +121,8 @@ def fit(model, batches):
 
 def test_what_follows_where_all_other_steps_leave_is_found() -> None:
     assert periodic_blocks(WATCHED % "") == (range(6, 9),)
+    # The next epoch goes by it.
+    assert periodic_blocks(WATCHED.replace("return watch.kept", "scheduler.step(watch.best); watch.kept") % "") == ()
     # The training reads what it makes.
     assert periodic_blocks(WATCHED % "\n        model = watch.kept") == ()
 
