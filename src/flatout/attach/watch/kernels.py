@@ -142,12 +142,16 @@ class Profiler:
 
     def leave_to_parent(self) -> None:
         """In a forked child: one that is open is not ours."""
-        self.is_open, Profiler._open = False, 0
-        teardown.end()
+        if self.is_open:
+            self._is_over()
+            teardown.end()
+
+    def _is_over(self) -> None:
+        self.is_open = False
+        Profiler._open -= 1
 
     def close(self) -> Any:
-        self.is_open = False
-        Profiler._open = max(0, Profiler._open - 1)
+        self._is_over()
         try:
             return self._autograd._disable_profiler()
         finally:

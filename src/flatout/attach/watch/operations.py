@@ -103,6 +103,9 @@ class OperationWindow:
         self.cost_s += clock() - begun
         return operations
 
+    def leave_to_parent(self) -> None:
+        self._recorder.leave_to_parent()
+
     def abandon(self) -> None:
         """The window comes to nothing."""
         if self._recorder.is_open:
@@ -247,7 +250,9 @@ class OperationWatch(Watcher):
         self._off = False
 
     def at_fork(self) -> None:
-        self._window = None  # the parent's
+        if self._window is not None:
+            self._window.leave_to_parent()
+        self._window = None
         self._reset()
 
     def take_own_s(self) -> float:
